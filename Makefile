@@ -76,7 +76,7 @@ bench: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/rejuice ops --markdown > docs/operators.md
-	$(BIN)/rejuice schema > docs/recipe.schema.json
+	$(BIN)/rejuice ops --schema > docs/recipe.schema.json
 	$(BIN)/python tests/golden.py
 
 # Pictures of the page of `rejuice view`, by the suite that compares them.

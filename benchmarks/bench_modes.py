@@ -28,7 +28,7 @@ import yaml
 from rejuice.operators.workers import usable_cores
 from rejuice.pipelines.recipe.recipe import load_without_code
 from rejuice.trainer import metrics
-from rejuice.trainer.report.simulate import Hardware, setups, simulate, stored_steps
+from rejuice.trainer.report.simulate import setups, simulate, stored_steps
 
 _ROOT = Path(__file__).parents[1]
 _REJUICE = Path(sys.executable).parent / "rejuice"
@@ -116,7 +116,7 @@ def predict(run: Path) -> list[float]:
     config = load_without_code(run / "recipe.yaml").head.train
     assert config is not None
     steps = stored_steps(run, config)
-    modes = setups(config, [1, 2], Hardware(None, None, usable_cores()), steps)
+    modes = setups(config, [1, 2], steps, cores=usable_cores())
     sync, *ahead = (simulate(steps, mode).tokens_per_second for mode in modes)
     return [each / sync for each in ahead]
 

@@ -14,10 +14,9 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
-from simulated_signs import HACKS, audited, simulated  # noqa: E402
+from simulated_signs import HACKS, audited  # noqa: E402
 
 from rejuice.operators.confidence import wilson_interval  # noqa: E402
-from rejuice.pipelines.analysis.reward_hacking import DRAWS, StratifiedPairs  # noqa: E402
 
 CLEAN, PLANTED = 2_000, 200
 SHAPES = {"an export": 1, "training, 40 steps": 40}
@@ -68,17 +67,10 @@ def print_planted(hack: str, what: str, steps: int, groups: int, runs: int) -> N
 
 
 def print_time(groups: int) -> None:
-    """Processor time of one sign with all permutations, and of all signs of a clean run."""
-    rows = simulated(0, "length pays", groups=groups)
-    pairs = StratifiedPairs.of(
-        rows.groups_N * 2 + rows.verdicts_N, rows.advantages_N, np.log(rows.lengths_N)
-    )
+    """Processor time of all signs of a clean run."""
     start = time.process_time()
-    pairs.p_value(np.random.default_rng(0))
-    one = time.process_time() - start
     audited(0, groups=groups)
-    clean = time.process_time() - start - one
-    print(f"{groups:,} groups of 8: {one:.2f} s for {DRAWS:,} permutations of a sign, {clean:.3f} s for a clean run")  # fmt: skip
+    print(f"{groups:,} groups of 8: {time.process_time() - start:.3f} s for a clean run")
 
 
 def interval(k: int, n: int) -> str:

@@ -155,7 +155,7 @@ def recipe_page() -> str:
         "# Recipe",
         "",
         "Made from the [JSON Schema of recipes](../recipe.schema.json), which editors read and "
-        "`rejuice schema` prints. The steps of `process` are [operators](../operators.md).",
+        "`rejuice ops --schema` prints. The steps of `process` are [operators](../operators.md).",
         "",
         "## Keys of a recipe",
         "",

@@ -140,12 +140,15 @@ def _excluded(value: Any) -> dict[Any, Any]:
 
 
 def field_docs(model: type[BaseModel]) -> Mapping[str, str]:
-    """The docstring of each field that has one; none for a class whose source is in no file."""
+    """The docstring of each field that has one; none for a class whose source is in no file.
+
+    A field that a subclass gives another default, and no docstring, has that of its base.
+    """
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):
         # Not remembered where the source cannot be read: the next attempt may find it.
         with suppress(OSError, TypeError, SyntaxError):  # Made at run time, or in a notebook.
-            found |= _own_docs(base)
+            found |= {name: text for name, text in _own_docs(base).items() if text}
     return {name: found[name] for name in model.model_fields if found.get(name)}
 
 

@@ -69,7 +69,7 @@ class RejuiceError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross process boundaries; keyword-only arguments need a function to unpickle them.
-        return _rebuild, (type(self), self.found, self.right, self.where)
+        return _rebuild, (type(self), self.found, self.right, self.where), self.__dict__
 
     def at(self, where: str) -> RejuiceError:
         """Return the same error, with `where` put in front of its own location."""

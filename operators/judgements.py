@@ -36,18 +36,17 @@ _OTHER, _GENERATED, _NO, _YES = range(4)
 
 
 def read(mode: Mode) -> Columns:
-    """Return columns that `digest` needs."""
+    """The columns that `digest` needs."""
     ids = ("prompt_id", "task", "response_id", "judged_response_id")
     return (*ids, "judgement", *(JUDGED_COLUMN[text] for text in _texts(mode)))
 
 
 def _texts(mode: Mode) -> tuple[Mode, ...]:
-    """Return what judgements are found by: the same response first, then the same answer."""
     return ("response", "answer") if mode == "response" else ("answer",)
 
 
 def digest(table: pa.Table, mode: Mode) -> pa.Table:
-    """Return the digest of whole groups, row by row: 17 bytes each, 25 with `mode: response`.
+    """The digest of whole groups, row by row: 17 bytes each, 25 with `mode: response`.
 
     Returns:
         `role`: a generated response, a judgement Yes, a judgement No, or none of these.
@@ -74,7 +73,7 @@ def digest(table: pa.Table, mode: Mode) -> pa.Table:
 
 
 def generated(digests: pa.Table) -> Array:
-    """Return which rows are responses of `task: generate`, bool[N]."""
+    """Which rows are responses of `task: generate`, bool[N]."""
     generated_N: Array = np.asarray(digests["role"]) == _GENERATED
     return generated_N
 
@@ -85,27 +84,17 @@ class Judged(NamedTuple):
     count_N: Array  # how many there are, int64[N]
     yes_N: Array  # how many of them are Yes, int64[N]
 
-    @property
-    def right_N(self) -> Array:
-        """The share of Yes, float64[N]; nan where there is no judgement."""
-        return self._share(0.0)
-
-    def smoothed(self, prior: float) -> Array:
-        """Return the share of Yes after adding `prior` judgements of each kind, float64[N].
-
-        0.5 where there is no judgement at all.
-        """
-        return np.nan_to_num(self._share(prior), nan=0.5)
-
-    def _share(self, prior: float) -> Array:
+    def right_N(self, prior: float = 0.0, none: float = np.nan) -> Array:
+        """The share of Yes after adding `prior` judgements of each kind, float64[N]; `none` where
+        there is no judgement at all."""
         count_N = self.count_N + 2 * prior
-        share_N = np.full(len(count_N), np.nan)
+        share_N = np.full(len(count_N), none)
         np.divide(self.yes_N + prior, count_N, out=share_N, where=count_N > 0)
         return share_N
 
 
 def judged(digests: pa.Table) -> Judged:
-    """Return the judgements of each response.
+    """The judgements of each response.
 
     A response without its own takes those of the responses to its prompt with the same text (with
     `mode: response`), then those of the responses with the same answer. Rows that are not of `task:
@@ -139,7 +128,6 @@ def _sums(keys_M: Array, values_M2: Array, wanted_K: Array) -> Array:
 
 
 def _keys(column: pa.ChunkedArray) -> tuple[Array, Array]:
-    """Return keys, uint64[N], and which of them are not null, bool[N]."""
     return np.asarray(pc.fill_null(column, 0)), np.asarray(column.is_valid())
 
 

@@ -300,15 +300,6 @@ class Operator(Named):
             RejuiceError: one does not.
         """
 
-    def before_apply(self, table: pa.Table) -> None:
-        """Prepare for a run to compute some rows; the engine calls it before each chunk.
-
-        By default nothing. `apply` does not depend on it.
-
-        Raises:
-            RejuiceError: what the rows need cannot be opened.
-        """
-
     def digest(self, table: pa.Table) -> pa.Table:
         """For dataset scope: what `apply` needs of a chunk of whole groups, one row for each row.
 

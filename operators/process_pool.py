@@ -27,7 +27,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
 STARTUP_SECONDS = 300.0
@@ -46,11 +46,7 @@ def send(link: socket.socket, body: bytes) -> None:
 
 
 def receive(link: socket.socket) -> bytes:
-    """Receive one message.
-
-    Raises:
-        EOFError: the other side has closed the connection.
-    """
+    """Receive one message; an EOFError if the other side has closed the connection."""
     return _exactly(link, SIZE.unpack(_exactly(link, SIZE.size))[0])
 
 
@@ -78,18 +74,19 @@ def reply(link: socket.socket, number: int, *answer: Any) -> None:
 
 # --- Processes ------------------------------------------------------------------------
 
-# It imports nothing of rejuice but the module that it runs: the packages above, and what they
-# import, would double the time until it is up.
+# Unless it gets a path, it imports nothing of rejuice but the module that it runs: the packages
+# above it, and what they import, would double the time until it is up.
 _START = """
 import sys
-sys.path = [each for each in sys.path if each]  # No file of the user may shadow a module.
+module, folder, descriptor, parent, *path = sys.argv[1:]
+sys.path = path or [each for each in sys.path if each]  # No file of the user may shadow a module.
 import importlib, types
-folder, module = sys.argv[1:3]
-package = module.partition(".")[0]
-for name, path in (("_rejuice", folder), ("_rejuice." + package, folder + "/" + package)):
-    sys.modules[name] = types.ModuleType(name)
-    sys.modules[name].__path__ = [path]
-importlib.import_module("_rejuice." + module).main(int(sys.argv[3]), int(sys.argv[4]))
+if folder:
+    package = module.rpartition(".")[0]
+    for name, place in (("_rejuice", folder), (package, folder + "/" + package.split(".")[1])):
+        sys.modules[name] = types.ModuleType(name)
+        sys.modules[name].__path__ = [place]
+importlib.import_module(module).main(int(descriptor), int(parent))
 """
 
 
@@ -115,11 +112,7 @@ class WorkerProcess(ABC):
     """When it is late, by the wall."""
 
     def prepare(self) -> None:
-        """Read what it says once it is ready.
-
-        Raises:
-            Exception: it will not be.
-        """
+        """Read what it says once it is ready; raises whatever is wrong."""
         self.is_ready = True
 
     @abstractmethod
@@ -137,39 +130,53 @@ class CommandProcess(WorkerProcess):
     Args:
         module: such as `functions.process`. Its `main` gets its end of `link`, as a file
             descriptor, and the number of this process.
-        setup: its first message.
-        stderr: as of `subprocess.Popen`.
+        setup: its first message; none where it is empty.
+        path: where it finds modules, with all of rejuice; empty: where its Python does; None:
+            there, and it has nothing of rejuice but `module` and what that imports.
+        command: of its Python.
+        options: as of `subprocess.Popen`.
+
+    Raises:
+        OSError: there is no such command.
     """
 
-    def __init__(self, module: str, setup: str, *, stderr: int | None = None) -> None:
+    def __init__(
+        self,
+        module: str,
+        setup: bytes = b"",
+        *,
+        path: Sequence[str] | None = None,
+        command: Sequence[str] = (sys.executable,),
+        **options: Any,
+    ) -> None:
         self.link, theirs = socket.socketpair()
-        folder = os.path.dirname(os.path.abspath(__file__))
-        words = [folder, module, str(theirs.fileno()), str(os.getpid())]
+        names = [f"{__package__}.{module}", ""]
+        if path is None:
+            names = [f"_rejuice.{module}", os.path.dirname(os.path.abspath(__file__))]
+        words = [*names, str(theirs.fileno()), str(os.getpid()), *(path or ())]
+        # Our output may be closed in a notebook, and responses may steer a terminal. Ctrl-C is for
+        # this process; and it ends with the processes that it starts.
+        usual = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _START, *words],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                # Ours may be closed in a notebook; responses may steer a terminal.
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-                # Ctrl-C is for this process; and it ends with the processes that it starts.
-                start_new_session=True,
+            self.process: subprocess.Popen[bytes] = subprocess.Popen(
+                [*command, "-c", _START, *words],
+                **{**usual, "start_new_session": True, "pass_fds": [theirs.fileno()], **options},
             )
         self.link.settimeout(STARTUP_SECONDS)
-        with contextlib.suppress(OSError):  # Whoever reads what it says finds that it has ended.
-            send(self.link, setup.encode())
+        if setup:
+            with contextlib.suppress(OSError):  # Whoever reads what it says finds that it ended.
+                send(self.link, setup)
 
     def close(self) -> None:
         self.link.close()
-        if self._process.returncode is None:
+        if self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
 
     def forget(self) -> None:
         self.link.close()
-        self._process.returncode = 0  # Not this process's child: its destructor must not wait.
+        self.process.returncode = 0  # Not this process's child: its destructor must not wait.
 
 
 # --- The pool -------------------------------------------------------------------------
@@ -194,7 +201,7 @@ class ProcessPool(ABC, Generic[_P, _Answer]):
             raise ValueError(f"a pool needs at least one process, got {size}")
         self._calls, self.size, self._spare = calls, size, spare
         self._reset()
-        _pools.add(self)
+        end_with_process(self)
 
     def _reset(self) -> None:
         self._idle, self._busy = list[_P](), set[_P]()
@@ -251,7 +258,6 @@ class ProcessPool(ABC, Generic[_P, _Answer]):
                 self._free.wait()
 
     def give_back(self, process: _P) -> None:
-        """Let others have a process that was taken."""
         with self._free:
             is_wanted = len(self._busy) + len(self._idle) <= self.size
             if is_wanted:
@@ -262,7 +268,6 @@ class ProcessPool(ABC, Generic[_P, _Answer]):
             self.discard(process)
 
     def discard(self, process: _P) -> None:
-        """End a process that was taken."""
         with self._free:
             self._busy.discard(process)
             self._free.notify()
@@ -277,7 +282,6 @@ class ProcessPool(ABC, Generic[_P, _Answer]):
             self._free.notify_all()
 
     def raise_if_stopped(self) -> None:
-        """Raise an `InterruptedError` after `stop`."""
         if self._is_stopped:
             raise InterruptedError(f"{self._calls} were stopped")
 
@@ -309,7 +313,6 @@ class _Work(Generic[_P, _Answer]):
         self._selector = selectors.DefaultSelector()
 
     def done(self, workers: int) -> list[_Answer]:
-        """Ask until all is answered."""
         with self._selector:
             try:
                 while len(self._answers) < self._count:
@@ -410,17 +413,27 @@ class _Work(Generic[_P, _Answer]):
 
 # --- The end of this process, and its forks -------------------------------------------
 
-_pools = WeakSet[ProcessPool[Any, Any]]()
+_owners = WeakSet["_Owner"]()
+
+
+class _Owner(Protocol):
+    def close(self) -> None: ...
+    def forget(self) -> None: ...
+
+
+def end_with_process(owner: _Owner) -> None:
+    """Close what has processes at the end of this one; a fork of this one forgets it."""
+    _owners.add(owner)
 
 
 def _close_all() -> None:
-    for pool in list(_pools):
-        pool.close()
+    for owner in list(_owners):
+        owner.close()
 
 
 def _after_fork() -> None:
-    for pool in list(_pools):
-        pool.forget()
+    for owner in list(_owners):
+        owner.forget()
 
 
 atexit.register(_close_all)

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from rich import console
 from rich.console import ConsoleOptions, RenderableType
@@ -17,6 +17,7 @@ from rich.text import Text
 from ..operators.logs import visible
 from .safe_output import SafeStream, shown
 
+Item = TypeVar("Item")
 LOG_WIDTH = 140
 """Columns of a log. A terminal with fewer has no room for drop reasons and details in a table."""
 
@@ -58,6 +59,15 @@ def print_lines(lines: Iterable[str], console: console.Console) -> None:
     """Print lines of any length as they are: brackets in them are not rich's markup."""
     for line in lines:
         console.print(Text(line), soft_wrap=True)
+
+
+def tracked(items: Iterable[Item], total: float | None = None) -> Iterable[Item]:
+    """The same items, with a progress bar where somebody is looking."""
+    from rich.progress import track
+
+    bar = Console(stderr=True)
+    quiet = not bar.is_terminal
+    return track(items, "working", total, console=bar, transient=True, disable=quiet)
 
 
 def figures_table(first: str, *others: str, title: Text | None = None) -> Table:

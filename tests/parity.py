@@ -13,7 +13,7 @@ recipes   each shipped recipe with recorded responses: rows of the export as val
           what the embedded policy samples depends on the processor, so it is read from a file.
 verdicts  verdict and extracted answer of all cases of the shared data, also as `worked_out` has them
 steps     keys, rewards and advantages that three training steps put into TransferQueue
-texts     `rejuice schema`, `rejuice ops --markdown`, and each recipe as it is resolved
+texts     `rejuice ops --schema`, `rejuice ops --markdown`, and each recipe as it is resolved
 code      figures of benchmarks/bench_code_paths.py, for information: they never fail
 """
 
@@ -55,7 +55,7 @@ NEED_SHARED = {"gsm8k_solutions"}
 CHUNK_ROWS = {"gsm8k_solutions": 200}
 """For `np2` and `ray`: several chunks of each recipe, which has 12 prompts where it is not here."""
 OF_THE_MACHINE = {"recipe", "dataset_path", "export_path", "key", "cache", "chunk_rows"}
-OF_THE_MACHINE |= {"seconds", "cached", "retried"}
+OF_THE_MACHINE |= {"seconds", "cached", "retried", "reasons"}
 """Fields of a report that are left out."""
 MODELS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
 CREDIT = ("rm_scores", "advantages", "response_mask", "loss_mask")
@@ -249,7 +249,7 @@ def steps(compare: Compare, _: Sequence[str]) -> None:
 
 
 def texts(compare: Compare, _: Sequence[str]) -> None:
-    schema = json.loads(_python("-m", "rejuice.pipelines.cli", "schema"))
+    schema = json.loads(_python("-m", "rejuice.pipelines.cli", "ops", "--schema"))
     parts = {**schema.pop("properties"), **schema.pop("$defs", {})}
     found = {name: digest(part) for name, part in parts.items()}
     compare("schema", {**found, "the rest": digest(schema)}, "")

@@ -28,7 +28,8 @@ from rejuice.trainer.run import TrainingRun
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = typer.main.get_command(app).commands
 CODE = [file for name in ("operators", "pipelines", "tools", "trainer") for file in sorted((ROOT / name).rglob("*.py"))]  # fmt: skip
-PAGES = [*sorted(ROOT.glob("[A-Z]*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+HISTORY = ROOT / "CHANGELOG.md"  # It names commands of earlier versions.
+PAGES = [*sorted({*ROOT.glob("[A-Z]*.md")} - {HISTORY}), *sorted((ROOT / "docs").rglob("*.md"))]
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
 SOURCES = [*PAGES, *RECIPES, *CODE, ROOT / "docs" / "python.ipynb", ROOT / "Makefile"]
 FLAGS = {"steps": "train.steps", "profile": "train.profile", "schedule": "train.schedule"}
@@ -78,6 +79,8 @@ def context_of(words, mentioned):
     assert words[0] in COMMANDS, f"there is no `rejuice {words[0]}`"
     command, name, rest = COMMANDS[words[0]], words[0], words[1:]
     if hasattr(command, "commands") and rest:
+        if name == "data" and rest[0] not in command.commands:
+            rest = ["generate", *rest]
         assert rest[0] in command.commands, f"there is no `rejuice {name} {rest[0]}`"
         command, name, rest = command.commands[rest[0]], f"{name} {rest[0]}", rest[1:]
     if mentioned and not rest:
@@ -242,7 +245,6 @@ def test_a_message_is_searched_for_commands(message):
 
 @pytest.mark.recommended("operators/errors.py", "pip install {…}")
 @pytest.mark.recommended("pipelines/analysis/page/tokens.py", "pip install 'rejuice[policy]'")
-@pytest.mark.recommended("pipelines/recipe/steps.py", "pip install 'rejuice[data-juicer]'")
 @pytest.mark.recommended("tools/embedded_policy/build.py", "pip install 'rejuice[policy]'")
 def test_what_messages_install_exists():
     """Installing takes minutes and gigabytes: extras and versions are looked up instead."""

@@ -11,7 +11,7 @@ from each import check_each
 
 from rejuice.operators import Filter, Kind, Mapper, get, installed
 from rejuice.operators.config import field_docs
-from rejuice.operators.servers.scoring_mapper import ScoringMapper
+from rejuice.operators.servers.judged_mapper import ScoringMapper
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("operators", "pipelines", "recipes", "trainer")

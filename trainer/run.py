@@ -260,6 +260,12 @@ def errors_recorded(folder: Path) -> Iterator[None]:
         raise
 
 
+def record_failure(folder: Path, why: str) -> None:
+    """Keep why a run has failed, in one line, for whoever looks at it later."""
+    with suppress(OSError):
+        _write(folder / ERROR_FILE, RecordedError(why, expected=True))
+
+
 def recorded_error(folder: Path) -> RecordedError | None:
     """Return the error that the run has left, if any."""
     return _read(folder / ERROR_FILE, RecordedError)

@@ -36,14 +36,7 @@ _CLOSE_SECONDS = 2.0
 
 
 class PartSetup(NamedTuple):
-    """Which flow or tool it is.
-
-    Attributes:
-        noun: `flow` or `tool`.
-        entry: of the recipe.
-        files: that define it; none if it is installed.
-        module: of its class; the name of a file's changes with its content.
-    """
+    """Which flow or tool it is. The name of the module of a file changes with its content."""
 
     noun: str
     entry: Mapping[str, Any]
@@ -51,11 +44,6 @@ class PartSetup(NamedTuple):
     module: str
 
     def build(self) -> Flow | Tool:
-        """The part, as a recipe builds it.
-
-        Raises:
-            RuntimeError: its file was edited.
-        """
         files = [Path(each) for each in self.files]
         is_flow = self.noun == "flow"
         part = build_flow(self.entry, files) if is_flow else build_tools([self.entry], files)[0]
@@ -167,7 +155,6 @@ class _PartServer:
             self._take()
 
     def _take(self) -> None:
-        """Take one message, which has come."""
         try:
             kind, number, value = pickle.loads(receive(self._link))
         except (EOFError, OSError):

@@ -17,13 +17,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import json
 import math
 import os
 import pickle
 import resource
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -37,7 +35,7 @@ from pydantic import PrivateAttr
 
 from ..errors import RejuiceError
 from ..functions.process import described
-from ..process_pool import SIZE, STARTUP_SECONDS, send
+from ..process_pool import SIZE, STARTUP_SECONDS, CommandProcess, python_path
 from ..registry import registered
 from ..sampling.tokenizer import Encode
 from ..workers import usable_cores
@@ -53,22 +51,11 @@ SHORT_S = 0.2
 """How long the others wait for one that is at work, see `any_at_work`."""
 _ENDED = "its process ended (a crash, an exit, or out of memory)"
 _CLOSE_SECONDS = 4.0
-_START = """
-import json, sys
-sys.path[:] = json.loads(sys.argv[1])
-from {} import main
-main({}, {})
-"""
 _P = TypeVar("_P", Flow, Tool)
 
 
 def isolated(part: _P, entry: Mapping[str, Any]) -> _P:
-    """Return a flow or a tool that runs in processes of its own, or the part itself if it is ours.
-
-    Args:
-        part: the flow or tool.
-        entry: of the recipe: its name with its fields.
-    """
+    """A flow or a tool that runs in processes of its own, or the part itself if it is ours."""
     kind = type(part)
     if kind.__module__.partition(".")[0] == __name__.partition(".")[0]:
         return part
@@ -124,14 +111,9 @@ class PartProcess:
     async def work(
         self, *work: Any, answer: Callable[..., Awaitable[Any]] = _nothing
     ) -> tuple[str, Any]:
-        """Return what becomes of a piece of work: `result`, `end` or `failed`, and its value.
+        """What becomes of a piece of work: `result`, `end` or `failed`, and its value.
 
-        Args:
-            work: its name and arguments.
-            answer: what the process asks for meanwhile, by name and arguments.
-
-        Raises:
-            EOFError: the process has ended.
+        `answer` is what the process asks for meanwhile. An EOFError: the process has ended.
         """
         under_way = dict[int, asyncio.Task[None]]()
         self._tell("work", 0, work)
@@ -149,11 +131,7 @@ class PartProcess:
                 task.cancel()
 
     async def next(self) -> tuple[str, int, Any]:
-        """The next message.
-
-        Raises:
-            EOFError: there is none, as the process has ended.
-        """
+        """The next message; an EOFError if the process has ended."""
         try:
             (size,) = SIZE.unpack(await self._reader.readexactly(SIZE.size))
             body = await self._reader.readexactly(size)
@@ -164,7 +142,6 @@ class PartProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has, as far as is known."""
         return self._reader.at_eof()
 
     def close(self) -> None:
@@ -197,8 +174,7 @@ class PartProcesses:
         installed = kind.name() in registered(f"rejuice.{kind.noun}s")
         files = [] if installed else [inspect.getfile(kind)]
         self._setup = pickle.dumps(PartSetup(kind.noun, entry, files, kind.__module__))
-        self._control: socket.socket | None = None
-        self._forking: subprocess.Popen[bytes] | None = None
+        self._forking: CommandProcess | None = None
         self._idle = list[PartProcess]()
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = min(_PER_CORE * usable_cores(), _MOST, descriptors // 8)
@@ -210,11 +186,8 @@ class PartProcesses:
     ) -> AsyncIterator[PartProcess]:
         """A process for one piece of work; whatever is raised meanwhile ends it.
 
-        Args:
-            waiting: entered until there is one.
-
-        Raises:
-            EOFError: its code does not import there, or its process has ended.
+        `waiting` is entered until there is one. An EOFError: its code does not import there, or its
+        process has ended.
         """
         with waiting or nullcontext():
             await self._free.acquire()
@@ -237,14 +210,13 @@ class PartProcesses:
         for each in self._idle:
             each.close()
         self._idle.clear()
-        if self._control is not None and self._forking is not None:
-            self._control.close()  # Its process ends, and kills those that have not.
-            self._control = None
+        if self._forking is not None:
+            forking, self._forking = self._forking, None
+            forking.link.close()  # It ends, and kills those that have not.
             late = time.monotonic() + _CLOSE_SECONDS
-            while self._forking.poll() is None and time.monotonic() < late:
+            while forking.process.poll() is None and time.monotonic() < late:
                 await asyncio.sleep(0.01)
-            self._forking.kill()  # It may still import.
-            self._forking.wait()
+            forking.close()  # It may still import.
 
     async def _taken(self) -> PartProcess:
         while self._idle:
@@ -280,30 +252,23 @@ class PartProcesses:
         return process
 
     def _started(self) -> socket.socket:
-        """The control of the process that forks."""
-        if self._control is None:
-            self._control, theirs = socket.socketpair()
-            module = f"{__name__.rpartition('.')[0]}.isolated_process"
-            start = _START.format(module, theirs.fileno(), os.getpid())
-            # An editable installation has entries that are no paths.
-            path = [os.path.abspath(each) if os.path.exists(each) else each for each in sys.path]
-            with theirs:
-                self._forking = subprocess.Popen(
-                    [sys.executable, "-u", "-c", start, json.dumps(path)],
-                    pass_fds=[theirs.fileno()],
-                    stdin=subprocess.DEVNULL,
-                    start_new_session=True,  # Ctrl-C is for the run, which ends its processes.
-                    # A file that looks for a GPU when it is imported leaves it to the forks.
-                    env={**os.environ, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"},
-                )
-            send(self._control, self._setup)
-        return self._control
+        if self._forking is None:
+            self._forking = CommandProcess(
+                "agents.isolated_process",
+                self._setup,
+                path=python_path(),
+                command=(sys.executable, "-u"),
+                stdout=None,
+                # A file that looks for a GPU when it is imported leaves it to the forks.
+                env={**os.environ, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"},
+            )
+        return self._forking.link
 
     def _kill(self, process: PartProcess) -> None:
         process.close()
-        if self._control is not None and process.pid:
+        if self._forking is not None and process.pid:
             with contextlib.suppress(OSError):
-                self._control.send(SIZE.pack(process.pid))
+                self._forking.link.send(SIZE.pack(process.pid))
 
 
 # --- Flows and tools ------------------------------------------------------------------

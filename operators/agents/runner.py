@@ -87,7 +87,7 @@ async def turn_sampler(
     if isinstance(engine, OpenAIEngine):
         from ..servers.client import OpenAIClient
 
-        async with OpenAIClient(engine.options, engine.options.concurrency) as client:
+        async with OpenAIClient(engine.options) as client:
             yield ServerSampler(engine, client, settings, report)
         return
     waves = EngineSampler(engine, settings, report, catch_up)
@@ -116,14 +116,11 @@ class ServerSampler:
     ) -> None:
         self._engine, self._client, self._report = engine, client, report
         self._settings = settings._replace(n=1)
-        # Not left to the client's connections: waiting for one would count as the server's time.
-        self._free = asyncio.Semaphore(engine.options.concurrency)
 
     async def sample(self, prompt: Prompt, max_tokens: int) -> Group | Failure:
         """See `TurnSampler`."""
         settings = self._settings._replace(max_tokens=max_tokens)
-        async with self._free:
-            found = await self._engine.sample_one(self._client, prompt, settings)
+        found = await self._engine.sample_one(self._client, prompt, settings)
         if isinstance(found, Group):
             self._report(found.sampled_tokens())
         return found
@@ -412,7 +409,9 @@ class AgentRunner:
         toolbox = await self._opened()
 
         async def catch_up() -> None:
-            await RefillRequest(put).wait()
+            refill = RefillRequest()
+            put(refill)
+            await refill.wait()
 
         async with turn_sampler(self._engine, self._settings, put, catch_up) as sampler:
 

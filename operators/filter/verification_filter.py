@@ -46,7 +46,7 @@ class VerificationFilter(Filter):
         return judgements.digest(table, self.mode)
 
     def decide(self, table: pa.Table) -> pa.Array:
-        right_N = judgements.judged(table).right_N
+        right_N = judgements.judged(table).right_N()
         unjudged_N = judgements.generated(table) & np.isnan(right_N)
         return drop(
             {

@@ -47,11 +47,7 @@ class FunctionSetup(NamedTuple):
 
 
 class FunctionProcess(CommandProcess):
-    """One process with the function.
-
-    Raises:
-        NotReadyError: the function was edited since.
-    """
+    """One process with the function; a NotReadyError if that was edited since."""
 
     def __init__(self, setup: FunctionSetup) -> None:
         if setup.target.digest() != setup.digest:
@@ -59,7 +55,7 @@ class FunctionProcess(CommandProcess):
             found = f"{setup.target} or a file that it imports was edited since the run began"
             raise NotReadyError(found, "start it again")
         # A function may print responses, which may steer a terminal.
-        super().__init__("functions.process", setup.as_json(), stderr=subprocess.DEVNULL)
+        super().__init__("functions.process", setup.as_json().encode(), stderr=subprocess.DEVNULL)
         self._target = setup.target
         self.is_ready = self.has_answered = False
         self.parameters = list[tuple[str, str]]()
@@ -99,11 +95,7 @@ class FunctionPool(ProcessPool[FunctionProcess, RowOutcome]):
         self._setup = setup
 
     def check(self) -> None:
-        """Load the function.
-
-        Raises:
-            NotReadyError: it does not import.
-        """
+        """Load the function; a NotReadyError if it does not import."""
         process = self.take()
         assert process is not None  # It waits for one.
         try:
@@ -115,12 +107,7 @@ class FunctionPool(ProcessPool[FunctionProcess, RowOutcome]):
         self.give_back(process)
 
     def run(self, rows: Sequence[Mapping[str, Any]]) -> list[RowOutcome]:
-        """Call the function with the arguments of each row.
-
-        Raises:
-            NotReadyError: the function does not import.
-            InterruptedError: another thread has called `stop`.
-        """
+        """Call the function with the arguments of each row."""
         # Several of them for each process, so that none waits long for the last one.
         most = max(1, min(_MOST_ROWS, len(rows) // (2 * self.size)))
         return self.ask(rows, seconds=self._setup.timeout_s, workers=self.size, most=most)
@@ -148,11 +135,7 @@ _lock = threading.Lock()
 
 
 def shared_pool(setup: FunctionSetup) -> FunctionPool:
-    """Return the pool of a function, which lasts until this process ends.
-
-    Raises:
-        InterruptedError: all calls are stopped.
-    """
+    """The pool of a function, which lasts until this process ends."""
     key = setup.as_json()
     with _lock:
         if _stopping:
@@ -187,13 +170,3 @@ def close_pools() -> None:
         _pools.clear()
     for each in pools:
         each.close()
-
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.Lock()  # It may have been locked at the fork.
-    _pools.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

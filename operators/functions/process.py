@@ -54,17 +54,7 @@ class NoSuchFunctionError(Exception):
 
 
 def load_function(file: str | None, module: str, name: str) -> Any:
-    """Import a function.
-
-    Args:
-        file: the Python file that it is in; None: it is in an installed module.
-        module: the name of the module.
-        name: its own.
-
-    Raises:
-        Exception: whatever the import raises.
-        NoSuchFunctionError: there is no such function.
-    """
+    """Import a function from a file, or without one from an installed module."""
     there = _imported(file, module) if file else importlib.import_module(module)
     try:
         found = getattr(there, name)
@@ -110,12 +100,10 @@ def is_async(function: Any) -> bool:
 
 
 def graded(result: Any, keys: Sequence[str], *, listed: bool) -> RowOutcome:
-    """Return the values in what a function has returned for one row, and what is wrong with it.
+    """The values in what a function has returned for one row, and what is wrong with it.
 
-    Args:
-        result: a number, a bool, None, or a dict with `score` and perhaps `keys`.
-        keys: what is wanted of a dict beside its `score`.
-        listed: whether the result is in a list of one.
+    It is a number, a bool, None, or a dict with `score` and perhaps `keys`; `listed`, in a list of
+    one.
     """
     if listed:
         try:
@@ -167,12 +155,10 @@ def _shown(value: Any) -> str:
 
 
 def described(error: BaseException, own: str | None = None) -> str:
-    """Return an error of a function in one line, with its place.
+    """An error of a function in one line, with its place.
 
-    Args:
-        error: that was raised.
-        own: the file of the function: of the lines that led to the error, the last one of that
-            file or one beside it is named, and the line of a library that raised it after it.
+    Of the lines that led to it, the last one of the file `own` or one beside it is named, and the
+    line of a library that raised it after it.
     """
     text = f"{type(error).__name__}: {error}"[:_MOST_TEXT]
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
@@ -203,19 +189,13 @@ class _RowServer:
     """Calls the function on rows, and answers each: [row, values with reasons, error]."""
 
     def __init__(self, link: socket.socket, function: Any, setup: Mapping[str, Any]) -> None:
-        self._link, self._function = link, function
-        self._given: Mapping[str, Any] = setup["kwargs"]
-        self._keys: Sequence[str] = setup["keys"]
-        self._listed: bool = setup["listed"]
-        self._timeout_s: float = setup["timeout_s"]
-        self._is_async = is_async(function)
+        self._link, self._function, self._setup = link, function, setup
         self._file: str | None = setup["file"] or _file_of(function)
         self._loop = asyncio.new_event_loop()
 
     def serve(self) -> None:
-        """Answer batches until the parent closes the connection."""
         for rows in batches(self._link):
-            if self._is_async:
+            if is_async(self._function):
                 self._loop.run_until_complete(self._all(rows))
                 continue
             for at, arguments in rows:
@@ -223,10 +203,10 @@ class _RowServer:
 
     def _call(self, arguments: Mapping[str, Any]) -> RowOutcome:
         try:
-            result = self._function(**{**arguments, **self._given})
+            result = self._function(**{**arguments, **self._setup["kwargs"]})
             if inspect.isawaitable(result):
                 result = self._loop.run_until_complete(result)
-            return graded(result, self._keys, listed=self._listed)
+            return self._graded(result)
         except BaseException as error:  # SystemExit, too, is a failure of this row alone.
             return self._failed(error)
 
@@ -241,18 +221,22 @@ class _RowServer:
 
     async def _awaited(self, arguments: Mapping[str, Any]) -> RowOutcome:
         try:
-            task = asyncio.ensure_future(self._function(**{**arguments, **self._given}))
-            done, _ = await asyncio.wait({task}, timeout=self._timeout_s)
+            task = asyncio.ensure_future(self._function(**{**arguments, **self._setup["kwargs"]}))
+            done, _ = await asyncio.wait({task}, timeout=self._setup["timeout_s"])
             if not done:
                 task.cancel()
-                wrong = f"it took longer than {self._timeout_s:g} s"
-                return RowOutcome.missing("timeout", wrong, self._keys)
-            return graded(task.result(), self._keys, listed=self._listed)
+                wrong = f"it took longer than {self._setup['timeout_s']:g} s"
+                return RowOutcome.missing("timeout", wrong, self._setup["keys"])
+            return self._graded(task.result())
         except BaseException as error:
             return self._failed(error)
 
+    def _graded(self, result: Any) -> RowOutcome:
+        return graded(result, self._setup["keys"], listed=self._setup["listed"])
+
     def _failed(self, error: BaseException) -> RowOutcome:
-        return RowOutcome.missing("function_failed", described(error, self._file), self._keys)
+        text = described(error, self._file)
+        return RowOutcome.missing("function_failed", text, self._setup["keys"])
 
 
 def main(descriptor: int, parent: int) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import lru_cache
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -100,20 +101,14 @@ def _definition(
 
 
 def _imported_from(tree: ast.Module, package: str, name: str) -> Iterator[tuple[str, str]]:
-    """Yield from which modules a name is imported, and its name there.
-
-    Imports for type checkers count: lazy modules give what these say.
-    """
+    """From which modules a name is imported, for type checkers too, and its name there."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            if node.level:
-                parts = package.split(".")
-                base = parts[: len(parts) - node.level + 1]
-                module = ".".join([*base, *filter(None, [module])])
-            for alias in node.names:
-                if (alias.asname or alias.name) == name and module:
-                    yield module, alias.name
+            with suppress(ImportError):  # A relative one that leads out of the package.
+                module = resolve_name("." * node.level + (node.module or ""), package)
+                for alias in node.names:
+                    if (alias.asname or alias.name) == name:
+                        yield module, alias.name
 
 
 def _of_node(node: ast.FunctionDef | ast.AsyncFunctionDef, file: Path) -> FunctionSignature:
@@ -136,27 +131,20 @@ def _of_node(node: ast.FunctionDef | ast.AsyncFunctionDef, file: Path) -> Functi
 
 
 def _gives(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a function returns or yields anything, or says with `...` that it is not here.
-
-    What functions inside it return is not what it returns.
-    """
+    """Whether a function returns or yields anything, or says with `...` that it is not here."""
     inner = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
     left = list[ast.AST](function.body)
     while left:
         node = left.pop()
         if isinstance(node, ast.Return):
-            none = node.value is None or (
-                isinstance(node.value, ast.Constant) and node.value.value is None
-            )
-            if not none:
-                return True
-            continue
-        if isinstance(node, ast.Yield | ast.YieldFrom | ast.Raise):
+            is_none = isinstance(node.value, ast.Constant) and node.value.value is None
+            gives = node.value is not None and not is_none
+        else:
+            is_elsewhere = isinstance(node, ast.Constant) and node.value is ...
+            gives = is_elsewhere or isinstance(node, ast.Yield | ast.YieldFrom | ast.Raise)
+        if gives:
             return True
-        if isinstance(node, ast.Constant) and node.value is ...:
-            return True
-        if not isinstance(node, inner):
-            left.extend(ast.iter_child_nodes(node))
+        left.extend([] if isinstance(node, (*inner, ast.Return)) else ast.iter_child_nodes(node))
     return False
 
 

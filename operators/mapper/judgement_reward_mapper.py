@@ -19,11 +19,9 @@ from ..columns import component, component_columns, flat
 from ..operator import Change, Columns, Operator, drop
 
 _BOX = re.compile(r"\\boxed\s*\{")
-# The content of a box: text, which may contain one pair of braces. No two adjacent parts of the
-# pattern match the same character, so a text is scanned three times at most.
-_CONTENT = re.compile(r"([^{}]*)(?:\{([^{}]*)\}([^{}]*))?\}")
-_FONT = re.compile(r"\\(?:text(?:bf|it|rm)?|math(?:bf|it|rm))")
-_JUDGEMENTS = {"yes": "Yes", "no": "No"}
+_WORD = r"\s*([Yy][Ee][Ss]|[Nn][Oo])\s*(?:\.\s*)?"
+_FONT = r"\s*\\(?:text(?:bf|it|rm)?|math(?:bf|it|rm))\s*"
+_IN_BOX = re.compile(rf"{_FONT}\{{{_WORD}\}}\s*(?:\.\s*)?\}}|{_WORD}\}}")
 
 
 class JudgementRewardMapper(Operator):
@@ -90,7 +88,7 @@ class JudgementRewardMapper(Operator):
             {
                 "other_task": pc.invert(verify),
                 "no_response": pc.is_null(response),
-                "no_label": pc.invert(pc.is_in(label, pa.array(list(_JUDGEMENTS.values())))),
+                "no_label": pc.invert(pc.is_in(label, pa.array(["Yes", "No"]))),
             }
         )
         right_N = np.asarray(pc.fill_null(pc.equal(judgement, label), False))
@@ -109,7 +107,7 @@ class JudgementRewardMapper(Operator):
 
 
 def judgement_in(text: str) -> str | None:
-    r"""Return the judgement of a response, Yes or No; None if the response is malformed.
+    r"""The judgement of a response, Yes or No; None if the response is malformed.
 
     Example:
         >>> judgement_in(r"It is \boxed{42}, as the student says. \boxed{\text{Yes}}")
@@ -119,18 +117,8 @@ def judgement_in(text: str) -> str | None:
     """
     last, found = None, set[str]()
     for box in _BOX.finditer(text):
-        content = _CONTENT.match(text, box.end())
-        last = None if content is None else _judgement(*content.groups())
+        word = _IN_BOX.match(text, box.end())
+        last = None if word is None else (word[1] or word[2]).capitalize()
         if last is not None:
             found.add(last)
     return last if len(found) == 1 else None
-
-
-def _judgement(before: str, inner: str | None, after: str | None) -> str | None:
-    """Return the judgement that a box contains, as `before` or as `before{inner}after`."""
-    word = before
-    if inner is not None:
-        if not _FONT.fullmatch(before.strip()) or (after or "").strip() not in ("", "."):
-            return None
-        word = inner
-    return _JUDGEMENTS.get(word.strip().removesuffix(".").strip().lower())

@@ -19,45 +19,35 @@ from typing_extensions import Self
 from ..errors import needs
 from ..operator import Change, Columns
 from ..servers.judge import REASONS, ScoringOutcome
-from ..servers.judge_prompt import (
-    PLACEHOLDERS,
-    TEMPLATE,
-    escaped,
-    filled,
-    lookalikes,
-    system_message,
-)
-from ..servers.judged_mapper import PROBE, JudgedMapper, questions_of, response_format
-from ..servers.scoring_mapper import summed_notes, texts_of
+from ..servers.judge_prompt import PLACEHOLDERS, TEMPLATE, escaped, lookalikes, system_message
+from ..servers.judged_mapper import JudgedMapper, questions_of, summed_notes, texts_of
 from ..servers.verdict import (
     LEAST,
     MOST,
     WRITTEN,
-    AnswerFormat,
-    MalformedError,
     ScorerAnswer,
+    VerdictForm,
+    json_objects,
     quality_columns,
     read_verdict,
     schema,
     without_thought,
 )
-from ..servers.verdict import schema as schema_of_scores
 
 # --- The prompt and the answer of Data-Juicer's `llm_quality_score_filter` ------------
 # The texts are those of the Data-Juicer that is installed. They are read from its source files,
 # because importing them takes seconds.
 #
-# An answer is read as `LLMAnalysisFilter.parse_output` of py-data-juicer 1.6.1 reads it
-# (https://github.com/datajuicer/data-juicer), with two differences: what is within `<think>` is no
-# answer; and where there is no number from 1 to 5 for each dimension, there is no score. There it
-# is 0, or what the numbers outside of 1 to 5 give.
+# The scores in an answer are those of `LLMAnalysisFilter.parse_output` of py-data-juicer 1.6.1
+# (https://github.com/datajuicer/data-juicer), which takes the first object, where this one takes
+# the last with scores, and none if two differ: a policy is paid by it. Where there is no number
+# from 1 to 5 for each dimension, there is no score. There it is 0, or what other numbers give.
 
 DIMENSIONS = ("accuracy", "grammar", "informativeness", "coherence")
 """What the prompt asks to score, in the order in which Data-Juicer sums the scores."""
 
 _SHOWN = ("prompt", "response")  # the names of the fields, as Trinity-RFT's recipe has them
 _RECOMMENDATIONS = ("keep", "review", "discard")
-_FIRST_OBJECT = re.compile(r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
 
 
 def messages(question: str, response: str) -> list[dict[str, str]]:
@@ -84,7 +74,7 @@ def data_juicer_schema() -> dict[str, Any]:
     """Return the JSON schema of an answer as the prompt describes it."""
     texts = {"type": "array", "items": {"type": "string"}}
     properties = {
-        "dimension_scores": schema_of_scores(DIMENSIONS),
+        "dimension_scores": schema(DIMENSIONS),
         "flags": texts,
         "rationale": {"type": "string"},
         "recommendation": {**texts, "items": {"type": "string", "enum": [*_RECOMMENDATIONS]}},
@@ -97,41 +87,23 @@ def data_juicer_schema() -> dict[str, Any]:
     }
 
 
-def read_scores(answer: ScorerAnswer, dimensions: Sequence[str]) -> tuple[float, ...]:
-    """Return the score of each dimension; the first JSON object in the text counts.
+def _rating(value: Any) -> float | None:
+    is_one = type(value) in (int, float) and LEAST <= value <= MOST
+    return float(value) if is_one else None
 
-    Raises:
-        MalformedError: there is no number from 1 to 5 for one of them.
-    """
-    scores = _object(answer.text).get("dimension_scores")
-    if not isinstance(scores, dict):
-        raise MalformedError("no dimension_scores", answer.text)
-    for name in dimensions:
-        score: Any = scores.get(name)
-        if type(score) not in (int, float) or not LEAST <= score <= MOST:
-            found = f"{name} is {json.dumps(score)[:20]}"
-            raise MalformedError(f"{found}, not a number from {LEAST} to {MOST}", answer.text)
-    return tuple(float(scores[name]) for name in dimensions)
+
+RATING = VerdictForm(_rating, f"a number from {LEAST} to {MOST}", "dimension_scores")
+"""What an answer says of a dimension."""
 
 
 def record(text: str) -> str:
     """All that an answer with scores says, as Data-Juicer keeps it in `llm_quality_record`."""
-    found = _object(text)
+    objects = [fields for _, fields in json_objects(without_thought(text))]
+    found = next(each for each in reversed(objects) if isinstance(each.get(RATING.within), dict))
     found["recommendation"] = _as_texts(found.get("recommendation"))
     # Half of a surrogate pair, as of an emoji that was cut, is no text: it stays escaped.
     written = json.dumps(found, ensure_ascii=False)
     return written.encode(errors="backslashreplace").decode()
-
-
-def _object(text: str) -> dict[str, Any]:
-    found = _FIRST_OBJECT.search(without_thought(text))
-    if found is None:
-        raise MalformedError("no JSON object", text)
-    try:
-        value: dict[str, Any] = json.loads(found[0])
-    except (ValueError, RecursionError):
-        raise MalformedError("no JSON", text) from None
-    return value
 
 
 def _as_texts(value: Any) -> list[str]:
@@ -163,7 +135,6 @@ def _texts(operator: str) -> Mapping[str, str]:
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _TOP = 20  # log-probabilities at a token: the most that OpenAI gives, and vLLM by default
-_RESERVED = ("{prompt}", "{answer}")
 RECORD = "quality_record"
 """The column of all that the scorer answered to Data-Juicer's prompt."""
 
@@ -190,39 +161,28 @@ class LlmQualityRewardMapper(JudgedMapper):
     prompt: Literal["short", "data_juicer"] = "short"
     """What the scorer is asked. `short`: the scores alone, by the fields below. `data_juicer`: the
     system message, the user message and the answer of Data-Juicer's `llm_quality_score_filter`,
-    with the fields `prompt` and `response`, as published with Trinity-RFT; the answer is read as
-    Data-Juicer reads it, but a failure is missing and never 0. It has no `{mark}`: only what looks
-    like its delimiters is escaped."""
+    with the fields `prompt` and `response`, as published with Trinity-RFT; the scores are those
+    that Data-Juicer reads, but a failure, or an answer with two verdicts, is missing and never 0.
+    It has no `{mark}`: only what looks like its delimiters is escaped."""
     dimensions: tuple[str, ...] = DIMENSIONS
     """What is scored. The defaults are those of Data-Juicer's `llm_quality_score_filter`; with
     `prompt: data_juicer`, which of them count for the mean."""
-    system: str | None = None
-    """System message of the scorer. Null: one that explains the dimensions and asks for JSON."""
-    template: str | None = None
-    """User message, with `{question}`, `{response}` and optionally `{reference}`, each once; all
-    other braces are plain text, but for `{mark}`: 16 digits that are others in each request and
-    occur in none of its texts. Put it into what delimits them, such as `<response {mark}>`, so that
-    no response can end early and go on as if it were the prompt. Null: question and response,
-    delimited in this way."""
-    answer_format: AnswerFormat = "json_schema"
-    """`json_schema` has the server constrain the answer to integers from 1 to 5, `json_object` to
-    any JSON; with `text`, as Data-Juicer sends requests, to nothing. Of `prompt: short` there must
-    be one JSON object in the answer, or with `text` the last one counts, so that the scorer may
-    reason first; of `prompt: data_juicer` the first one counts. What it thinks before `</think>`
-    never counts. A verdict without exactly one score for each dimension is malformed; further
-    fields do no harm."""
     expected_score: bool = False
     """Take the mean of the scores 1 to 5, weighted by their probabilities, instead of the sampled
     score. The server must give log-probabilities, 20 at a token; a score that is not among them has
     probability 0."""
     # Change it with what the model is asked and with how its answers are read.
-    code: ClassVar[str | None] = "3"
+    code: ClassVar[str | None] = "4"
     reasons: ClassVar[Mapping[str, str]] = {
         "no_response": "the response is null, so it is not scored",
         "no_prompt": "the prompt is null or empty, so the response is not scored",
         "no_reference": "`template` contains the reference, which is null",
         **REASONS,
     }
+
+    placeholders = PLACEHOLDERS
+    optional = frozenset({"reference"})
+    default_template = TEMPLATE
 
     @model_validator(mode="after")
     def _fits_the_prompt(self) -> Self:
@@ -251,30 +211,6 @@ class LlmQualityRewardMapper(JudgedMapper):
             raise ValueError("a dimension is listed twice")
         return dimensions
 
-    @field_validator("template")
-    @classmethod
-    def _shows_each_once(cls, template: str | None) -> str | None:
-        if template is None:
-            return None
-        for name in PLACEHOLDERS:
-            count = template.count(f"{{{name}}}")
-            if not count and name != "reference":
-                raise ValueError(f"it must contain {{{name}}}")
-            if count > 1:
-                raise ValueError(f"it contains {{{name}}} {count} times")
-        for name in _RESERVED:
-            if name in template:
-                raise ValueError(f"it contains {name}, which is not a placeholder")
-        return template
-
-    @field_validator("system")
-    @classmethod
-    def _has_no_places(cls, system: str | None) -> str | None:
-        for name in PLACEHOLDERS:
-            if system and f"{{{name}}}" in system:
-                raise ValueError(f"it contains {{{name}}}, which is allowed in template only")
-        return system
-
     def reads(self) -> Columns:
         return ("prompt", "response", *(["reference"] if self._needs_reference() else []))
 
@@ -284,13 +220,8 @@ class LlmQualityRewardMapper(JudgedMapper):
     def cache_key_fields(self) -> Mapping[str, Any]:
         fields = {**super().cache_key_fields()}
         if fields.pop("prompt") == "data_juicer":
-            fields["prompt"] = self._messages(PROBE)  # The texts of the installed version.
+            fields["prompt"] = messages("Hi", "Hi")  # The texts of the installed version.
         return fields
-
-    def explain(self, row: Mapping[str, Any] | None = None) -> Mapping[str, str]:
-        names = [f"{{{name}}}" for name in PLACEHOLDERS]
-        shown = [] if row else self._messages(names, mark="{mark}")
-        return {f"the scorer's {each['role']}": each["content"] for each in shown}
 
     def _shown(
         self, table: pa.Table, rows: Sequence[int]
@@ -313,33 +244,25 @@ class LlmQualityRewardMapper(JudgedMapper):
             else:
                 yield question, response, reference
 
+    def _system_message(self) -> str:
+        return system_message(self.dimensions, self._template())
+
     def _messages(self, shown: Sequence[str], mark: str | None = None) -> list[dict[str, str]]:
         if self.prompt == "data_juicer":
-            question, response, _ = shown
-            return messages(question, response)
-        values = dict(zip(PLACEHOLDERS, shown, strict=True))
-        own = system_message(self.dimensions, self._template())
-        system = own if self.system is None else self.system
-        return [
-            {"role": "system", "content": system},
-            {"role": "user", "content": filled(self._template(), values, mark=mark)},
-        ]
+            return messages(*shown[:2])
+        return super()._messages(shown, mark)
 
-    def _answer_fields(self) -> Mapping[str, Any]:
-        if self.prompt == "data_juicer":
-            return response_format(self.answer_format, data_juicer_schema())
+    def _schema(self) -> Mapping[str, Any]:
+        return data_juicer_schema() if self.prompt == "data_juicer" else schema(self.dimensions)
+
+    def _response_format(self) -> Mapping[str, Any]:
         top = {"logprobs": True, "top_logprobs": _TOP} if self.expected_score else {}
-        return {**response_format(self.answer_format, schema(self.dimensions)), **top}
+        return {**super()._response_format(), **top}
 
     def _reader(self) -> Callable[[ScorerAnswer], tuple[float, ...]]:
         if self.prompt == "data_juicer":
-            return partial(read_scores, dimensions=self.dimensions)
-        return partial(
-            read_verdict,
-            dimensions=self.dimensions,
-            answer_format=self.answer_format,
-            expected=self.expected_score,
-        )
+            return partial(read_verdict, names=self.dimensions, form=RATING)
+        return partial(read_verdict, names=self.dimensions, expected=self.expected_score)
 
     def _change(self, table: pa.Table, outcomes: Sequence[ScoringOutcome]) -> Change:
         absent = (0.0,) * len(self.dimensions)
@@ -351,9 +274,6 @@ class LlmQualityRewardMapper(JudgedMapper):
             found = (record(o.text) if o.scores and o.text else None for o in outcomes)
             columns[RECORD] = pa.array(list(found), pa.string())
         return Change(columns, notes=summed_notes(outcomes))
-
-    def _template(self) -> str:
-        return TEMPLATE if self.template is None else self.template
 
     def _needs_reference(self) -> bool:
         return "{reference}" in self._template()

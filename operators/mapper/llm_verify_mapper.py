@@ -10,19 +10,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 from typing_extensions import Self
 
 from ..columns import RIGHT, component, component_columns
 from ..operator import Change, Columns
 from ..servers.judge import REASONS, ScoringOutcome
-from ..servers.judge_prompt import about_marks, filled
-from ..servers.judged_mapper import JudgedMapper, questions_of, response_format
-from ..servers.scoring_mapper import summed_notes, texts_of
-from ..servers.verdict import AnswerFormat, ScorerAnswer, read_decision
+from ..servers.judge_prompt import about_marks
+from ..servers.judged_mapper import JudgedMapper, questions_of, summed_notes, texts_of
+from ..servers.verdict import DECISION, ScorerAnswer, read_verdict
 from ..verifier.places import final_answer
 
-_PLACEHOLDERS = ("question", "reference", "answer")
 _SYSTEM = (
     "You decide whether an answer to a question agrees with the reference answer, which is right. "
     "It agrees if it says the same, in whatever words, units or notation, and says nothing that "
@@ -44,10 +42,10 @@ _SCHEMA = {
 }
 _DECIDED = {1.0: RIGHT, 0.0: "wrong_answer"}
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-# Not where it is part of a number: -5 is not 5, 1.5 is not 15, and 5% is not 5.
-_PUNCTUATION = re.compile(rf"(?!%)[{re.escape(string.punctuation)}](?!\s*\d)")
-_SIGNS = re.compile(r"(?<=[^\W_])[+#]+(?![^\W_])|(?<=[^\W_])[-−](?=[\s.,;:!?)]|\Z)")
-"""Behind a name: `c++`, `c#`, `na+`, `cl-`."""
+# Signs behind a name, such as `c++`, `c#`, `na+`, `cl-`, and punctuation, but where it is part of a
+# number: -5 is not 5, 1.5 is not 15, and 5% is not 5.
+_SIGNS = r"(?<=[^\W_])(?:[+#]+|[-−])(?=[^\w\s%]*(?:\s|\Z))"
+_PUNCTUATION = re.compile(rf"({_SIGNS})|(?!%)[{re.escape(string.punctuation)}](?!\s*\d)")
 
 
 class LlmVerifyMapper(JudgedMapper):
@@ -76,22 +74,9 @@ class LlmVerifyMapper(JudgedMapper):
     """Call an answer correct without asking where it equals the reference, compared in lower case
     and without punctuation, articles and spaces, as SQuAD's metric compares. Punctuation before a
     digit and a `%` count: -5 is not 5. False: ask always."""
-    system: str | None = None
-    """System message of the LLM. Null: one that explains the decision and asks for JSON."""
-    template: str | None = None
-    """User message, with `{question}`, `{reference}` and `{answer}`, each once; all other braces
-    are plain text, but for `{mark}`: 16 digits that are others in each request and occur in none of
-    its texts. Put it into what delimits them, such as `<answer {mark}>`, so that no answer can end
-    early and go on as if it were the prompt. Null: all three, in this order, delimited in this
-    way."""
-    answer_format: AnswerFormat = "json_schema"
-    """`json_schema` has the server constrain the answer to the decision, `json_object` to any JSON,
-    `text` to nothing. There must be one JSON object in the answer; with `text` the last one counts,
-    so that the LLM may reason first. What it thinks before `</think>` never counts. A verdict
-    without `"correct": true` or `"correct": false` is malformed; further fields do no harm."""
 
     # Change it with what the model is asked and with how its answers are read.
-    code: ClassVar[str | None] = "2"
+    code: ClassVar[str | None] = "3"
     missing: ClassVar[Mapping[str, str]] = {
         "no_response": "the answer is null",
         "no_reference": "the reference is null or blank",
@@ -99,15 +84,8 @@ class LlmVerifyMapper(JudgedMapper):
         **REASONS,
     }
     """Why the accuracy may be missing."""
-
-    @field_validator("template")
-    @classmethod
-    def _shows_each_once(cls, template: str | None) -> str | None:
-        for name in _PLACEHOLDERS if template is not None else ():
-            count = str(template).count(f"{{{name}}}")
-            if count != 1:
-                raise ValueError(f"it must contain {{{name}}} once, and does {count} times")
-        return template
+    placeholders = ("question", "reference", "answer")
+    default_template = _TEMPLATE
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -120,11 +98,6 @@ class LlmVerifyMapper(JudgedMapper):
 
     def writes(self) -> Columns:
         return ("verdict", *component_columns("accuracy"))
-
-    def explain(self, row: Mapping[str, Any] | None = None) -> Mapping[str, str]:
-        names = [f"{{{name}}}" for name in _PLACEHOLDERS]
-        shown = [] if row else self._messages(names, mark="{mark}")
-        return {f"the judge's {each['role']}": each["content"] for each in shown}
 
     def _shown(
         self, table: pa.Table, rows: Sequence[int]
@@ -147,19 +120,14 @@ class LlmVerifyMapper(JudgedMapper):
             else:
                 yield question, reference, answer
 
-    def _messages(self, shown: Sequence[str], mark: str | None = None) -> list[dict[str, str]]:
-        values = dict(zip(_PLACEHOLDERS, shown, strict=True))
-        template = _TEMPLATE if self.template is None else self.template
-        user = filled(template, values, mark=mark)
-        own = _SYSTEM.replace("{marks}", about_marks(template))
-        system = own if self.system is None else self.system
-        return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+    def _system_message(self) -> str:
+        return _SYSTEM.replace("{marks}", about_marks(self._template()))
 
-    def _answer_fields(self) -> Mapping[str, Any]:
-        return response_format(self.answer_format, _SCHEMA)
+    def _schema(self) -> Mapping[str, Any]:
+        return _SCHEMA
 
     def _reader(self) -> Callable[[ScorerAnswer], tuple[float, ...]]:
-        return partial(_decision, answer_format=self.answer_format)
+        return partial(read_verdict, names=["correct"], form=DECISION)
 
     def _change(self, table: pa.Table, outcomes: Sequence[ScoringOutcome]) -> Change:
         verdicts = [_verdict(outcome) for outcome in outcomes]
@@ -172,23 +140,14 @@ class LlmVerifyMapper(JudgedMapper):
         return Change(columns, notes=summed_notes(outcomes))
 
 
-def _decision(answer: ScorerAnswer, answer_format: AnswerFormat) -> tuple[float, ...]:
-    return (float(read_decision(answer, "correct", answer_format)),)
-
-
 def _verdict(outcome: ScoringOutcome) -> str | None:
     if outcome.scores is None:
         return None
     return "no_answer" if "no_answer" in outcome.notes else _DECIDED[outcome.scores[0]]
 
 
-def _spelled(signs: re.Match[str]) -> str:
-    """Signs as letters that no text has, so that they are no punctuation."""
-    return "".join({"+": "\ue000", "#": "\ue001"}.get(sign, "\ue002") for sign in signs[0])
-
-
 def _normalised(text: str) -> str:
     """As the official evaluation of SQuAD 1.1 compares answers, but for numbers and for signs that
     make another name: C++, C#, Na+."""
-    bare = _PUNCTUATION.sub("", _SIGNS.sub(_spelled, text.lower()))
+    bare = _PUNCTUATION.sub(lambda found: (found[1] or "").replace("−", "-"), text.lower())
     return " ".join(_ARTICLES.sub(" ", bare).split())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -24,7 +24,8 @@ from ..sampling.tokenizer import (
     chat_text,
     text_encoder,
 )
-from ..servers.judge import REASONS, ScoringBatch, ScoringOutcome, ScoringRequest
+from ..servers.judge import REASONS, ScoringOutcome, ScoringRequest, key_of
+from ..servers.judged_mapper import ScoringMapper, summed_notes, texts_of
 from ..servers.options import Dialect, DialectServer, ServerOptions
 from ..servers.reward_api import (
     TAKES_CHATS,
@@ -32,15 +33,7 @@ from ..servers.reward_api import (
     RewardInput,
     reward_body,
     reward_in,
-    scoring_api,
-)
-from ..servers.scoring_mapper import (
-    CachePlace,
-    ScoringMapper,
-    WhenDown,
-    cache_file,
-    summed_notes,
-    texts_of,
+    reward_request,
 )
 from ..text.reward_model import (
     RewardModel,
@@ -73,6 +66,8 @@ class RewardModelMapper(ScoringMapper):
     `cache` under everything that determines them, and equal requests, also of several threads, are
     sent once. Each row is committed as it finishes.
 
+    A `/v1` at the end of a server's address does no harm; changes in `folder` are detected.
+
     Nothing is truncated, and what has no number is never 0, but missing, with a reason in
     `reward_NAME_missing`. A server of OpenRLHF cuts off at its own `--max_len`: set `max_length`.
     """
@@ -87,12 +82,6 @@ class RewardModelMapper(ScoringMapper):
     """How the server is asked: `classify` and `pooling` are vLLM's; of a model whose `/pooling`
     gives each token an output, the last one counts. `sglang` is SGLang's `/classify`, `openrlhf`
     the `/get_reward` of OpenRLHF, which gets the `reference`, too, if there is one."""
-    server: ServerOptions = ServerOptions()
-    """Where the reward model is. A `/v1` at the end of its address does no harm. Steps with the
-    same options share its connections and `concurrency`."""
-    revision: str = ""
-    """Identifies the weights. Change it when the weights behind the name change, and all responses
-    are scored again. Changes in `folder` are detected."""
     tokenizer: str | None = None
     """Folder or hub name of the reward model's tokenizer: its chat template is applied here, and
     tokens are sent. Null: the server applies it, as vLLM can; `sglang` and `openrlhf` need it."""
@@ -106,20 +95,12 @@ class RewardModelMapper(ScoringMapper):
     """Longest text of prompt and response, in tokens of the reward model; a longer one is missing.
     Null: as `folder` says; behind a server, what that refuses (`scorer_refused`). With a server it
     needs `tokenizer`."""
-    on_server_down: WhenDown = "fail"
-    """What to do if the server is down for `patience_s`: end the run, or leave the rewards that it
-    has not given missing, as `scorer_unreachable`."""
-    cache: CachePlace = "user"
-    """Where answers of servers are stored: a folder that ends in `.answers`. `user`:
-    `rejuice/scores.answers` in your cache folder ($XDG_CACHE_HOME or ~/.cache). Null: answers are
-    not stored."""
 
     # Whether the last prompts were texts, and not chats.
     _of_texts: bool = PrivateAttr(False)
 
     # Change it with what the model is shown and with how its answers are read.
     code: ClassVar[str | None] = "1"
-    retryable: ClassVar[frozenset[str] | None] = frozenset(REASONS)
     missing: ClassVar[Mapping[str, str]] = {
         "no_response": "the response is null",
         "no_prompt": "the prompt is null or empty",
@@ -180,7 +161,7 @@ class RewardModelMapper(ScoringMapper):
             return
         if self.tokenizer is not None:
             _texts_encoded(self.tokenizer)
-        self._check_server(self.model or "")
+        super().preflight()
 
     def close(self) -> None:
         super().close()
@@ -189,17 +170,14 @@ class RewardModelMapper(ScoringMapper):
 
     # --- behind a server --------------------------------------------------------------
 
-    def _server_options(self) -> ServerOptions:
+    def _server(self) -> ServerOptions:
         if self.api != "openrlhf":
             return self.server
         fields = self.server.model_dump()
         return DialectServer(**fields, server=Dialect(models=False))  # It lists none.
 
     def _cache_file(self) -> Path | None:
-        return None if self.folder is not None else cache_file(self.cache)
-
-    def _when_down(self) -> WhenDown:
-        return self.on_server_down
+        return None if self.folder is not None else super()._cache_file()
 
     def _probe(self) -> ScoringRequest:
         # Of the kind that rows have: a server without a chat template refuses chats alone.
@@ -209,13 +187,10 @@ class RewardModelMapper(ScoringMapper):
         return self._request(shown)
 
     def _request(self, shown: RewardInput) -> ScoringRequest:
-        if self.folder is not None:
-            return ScoringRequest({"token_ids": shown.token_ids}, "", lambda _: ())
         body = reward_body(self.api, self.model or "", shown)
-        api = scoring_api(self.api, self.label)
-        return ScoringRequest(
-            body, self.revision, lambda answer: reward_in(answer, self.label), api=api
-        )
+        key = key_of({"api": self.api, "body": body}, self.revision)
+        sent = reward_request(self.api, body, self.label)
+        return ScoringRequest(key, [sent], partial(reward_in, label=self.label))
 
     # --- what it is shown -------------------------------------------------------------
 
@@ -283,16 +258,14 @@ class RewardModelMapper(ScoringMapper):
         assert self.folder is not None
         return shared_reward_model(self.folder)
 
-    def _scored(
-        self, requests: Iterable[tuple[ScoringBatch, ScoringRequest]]
-    ) -> Iterator[tuple[int, ScoringOutcome]]:
+    def _scored(self, requests: Iterable[ScoringRequest]) -> Iterator[tuple[int, ScoringOutcome]]:
         if self.folder is None:
             yield from super()._scored(requests)
             return
         numbered = enumerate(requests)
         while taken := list(islice(numbered, _AT_ONCE)):
             which = self._loaded().facts.output(self.folder, self.label)
-            texts = [request.body["token_ids"] for _, (_, request) in taken]
+            texts = [(request.sent[0].body or {})["input"] for _, request in taken]
             for rows, outputs_BK in self._loaded().outputs_of(texts):
                 for row, outputs in zip(rows, outputs_BK.tolist(), strict=True):
                     notes = {"asked": 1.0, "prompt_tokens": float(len(texts[row]))}

@@ -168,7 +168,6 @@ class SelfVerificationMapper(Operator):
         return Change(columns, parents=parents, notes=notes)
 
     def _questions(self, table: pa.Table, groups: Groups) -> pa.Array:
-        """Return the question of each group, string[G]; null where there is none."""
         first_rows_G = pa.array(groups.starts_G)
         if self.question is not None:
             return table[self.question].take(first_rows_G).combine_chunks().cast(pa.string())
@@ -263,25 +262,17 @@ class SelfVerificationMapper(Operator):
 
 
 class _Candidates(NamedTuple):
-    """Responses that could be judged.
+    """Responses that could be judged."""
 
-    Attributes:
-        rows: row in the table, ascending.
-        codes: group.
-        graded: `_RIGHT`, `_WRONG` or `_UNGRADED`.
-        uniform: a random number each.
-    """
-
-    rows: Array
-    codes: Array
-    graded: Array
-    uniform: Array
+    rows: Array  # row in the table, ascending
+    codes: Array  # group
+    graded: Array  # `_RIGHT`, `_WRONG` or `_UNGRADED`
+    uniform: Array  # a random number each
 
     def take(self, at: Array) -> _Candidates:
         return _Candidates(*(column[at] for column in self))
 
     def over(self, limit: int) -> int:
-        """Return how many right or wrong ones exceed `limit` in their group."""
         known = self.graded != _UNGRADED
         count = np.unique(self.codes[known] * 2 + self.graded[known], return_counts=True)[1]
         return int(np.maximum(count - limit, 0).sum())

@@ -56,7 +56,8 @@ class SelfVerifiedVoteMapper(Operator):
 
     def apply(self, table: pa.Table) -> Change:
         generated_N, judged = judgements.generated(table), judgements.judged(table)
-        right_N, ballot = judged.right_N, _Ballot.of(table, judged.smoothed(self.prior))
+        right_N, weight_N = judged.right_N(), judged.right_N(self.prior, none=0.5)
+        ballot = _Ballot.of(table, weight_N)
         majority_B, voted_B = ballot.winners(weighted=False), ballot.winners(weighted=True)
         columns = {"judged_right": pa.array(right_N, mask=np.isnan(right_N))}
         for name, winner_B in (("majority", majority_B), ("voted", voted_B)):
@@ -72,23 +73,14 @@ class SelfVerifiedVoteMapper(Operator):
 
 
 class _Ballot(NamedTuple):
-    """The votes V for the answers B of all prompts; answers to a prompt are contiguous.
+    """The votes V for the answers B of all prompts; answers to a prompt are contiguous."""
 
-    Attributes:
-        rows_V: row of each vote.
-        answers_V: the answer it is for.
-        prompts_B: the prompt of each answer, ascending.
-        first_B: the first row with the answer.
-        votes_B: number of rows with the answer.
-        weight_B: sum of their weights.
-    """
-
-    rows_V: Array
-    answers_V: Array
-    prompts_B: Array
-    first_B: Array
-    votes_B: Array
-    weight_B: Array
+    rows_V: Array  # row of each vote
+    answers_V: Array  # the answer it is for
+    prompts_B: Array  # the prompt of each answer, ascending
+    first_B: Array  # the first row with the answer
+    votes_B: Array  # number of rows with the answer
+    weight_B: Array  # sum of their weights
 
     @classmethod
     def of(cls, digests: pa.Table, weight_N: Array) -> _Ballot:

@@ -72,7 +72,7 @@ class UnitTestMapper(Mapper):
     test's own is `bad_tests`.
 
     What remains possible: a program that knows the tests may answer just their calls, as anywhere,
-    and sees all calls of a test at once. Objects of the program's own classes stay in its process,
+    and sees those of a test one by one. Objects of the program's own classes stay in its process,
     with the arguments of their methods. So where a test trusts what such an object says of itself,
     by a method (`f(3).is_right()`, and `f(3).startswith("9")` where `f` returns no text), or by
     `==` with another of them, the program decides. `rejuice audit` names tests that are passed by

@@ -49,15 +49,7 @@ _HASHED_SUFFIXES |= {".jsonl"}
 
 
 class EngineSpec(NamedTuple):
-    """What determines an engine; `RolloutMapper` documents the fields.
-
-    Attributes:
-        model: the policy.
-        version: of its weights, if the engine does not know it.
-        exact: require token ids and log-probabilities.
-        chat_template_kwargs: further arguments of the chat template.
-        options: of the engine; their type determines which engine it is.
-    """
+    """What determines an engine; `RolloutMapper` documents the fields."""
 
     model: str
     version: int
@@ -67,11 +59,7 @@ class EngineSpec(NamedTuple):
 
 
 def open_engine(spec: EngineSpec) -> Engine:
-    """Return the engine of a spec; within a thread, the same one until it is released.
-
-    Raises:
-        EngineError: it cannot be opened.
-    """
+    """The engine of a spec; within a thread, the same one until it is released."""
     key = _key(spec)
     if key not in _open:
         _open[key] = _build_engine(spec)
@@ -137,9 +125,6 @@ def encoder(spec: EngineSpec) -> Encode | None:
     """From a chat to the token ids that the engine of a spec samples from.
 
     None: a server applies the chat template, or nothing is sampled.
-
-    Raises:
-        EngineError: the tokenizer cannot be loaded, or it has no chat template.
     """
     from .tokenizer import TokenizerNotFoundError, chat_encoder
 
@@ -204,51 +189,33 @@ def _tokenizer_name(spec: EngineSpec) -> str | None:
 
 
 def _build_engine(spec: EngineSpec) -> Engine:
-    options = spec.options
+    from ..workers import usable_cores
+    from .processes import EngineProcesses
+
+    options, policy = spec.options, policy_path(spec.model)
+    own: dict[str, Any] = {
+        "version": spec.version,
+        "chat_template_kwargs": spec.chat_template_kwargs,
+    }
     if isinstance(options, RecordedOptions):
         from .recording import RecordedEngine
 
         return RecordedEngine(options.path or "", exact=spec.exact)
     if isinstance(options, OpenAIOptions):
-        return _openai(spec, options)
+        from .openai_engine import OpenAIEngine
+
+        preflight(spec)  # A tokenizer may have to be downloaded, for a server that is down.
+        return OpenAIEngine(spec.model, options, encode=encoder(spec), exact=spec.exact, **own)
     if isinstance(options, VllmOptions):
-        return _vllm(spec, options)
-    return _transformers(spec, options)
+        from .vllm_engine import vllm_process
 
-
-def _openai(spec: EngineSpec, options: OpenAIOptions) -> Engine:
-    from .openai_engine import OpenAIEngine
-
-    preflight(spec)  # A tokenizer may have to be downloaded, for a server that is down.
-    return OpenAIEngine(
-        spec.model,
-        options,
-        encode=encoder(spec),
-        version=spec.version,
-        exact=spec.exact,
-        chat_template_kwargs=spec.chat_template_kwargs,
-    )
-
-
-def _transformers(spec: EngineSpec, options: TransformersOptions) -> Engine:
-    from ..workers import usable_cores
-    from .processes import EngineProcesses
-
+        return vllm_process(policy, options, name=spec.model, **own)
     check_installed(spec)
-    policy = policy_path(spec.model)
     device = options.device or _best_device()
     cores = usable_cores() if device.startswith("cpu") else 1
     workers = options.workers or process_count(policy, options.dtype, cores)
-    build = partial(
-        _transformers_engine,
-        policy,
-        name=spec.model,
-        device=device,
-        dtype=options.dtype,
-        rows=options.rows,
-        version=spec.version,
-        chat_template_kwargs=spec.chat_template_kwargs,
-    )
+    own |= {"name": spec.model, "device": device, "dtype": options.dtype, "rows": options.rows}
+    build = partial(_transformers_engine, policy, **own)
     return EngineProcesses(build, workers=workers, threads=max(1, cores // workers))
 
 
@@ -260,14 +227,12 @@ def _transformers_engine(policy: str, **options: Any) -> Engine:
 
 
 def process_count(policy: str, dtype: str, cores: int) -> int:
-    """Return how many processes, each with its own copy of the weights, sample on these cores.
+    """How many processes, each with its own copy of the weights, sample on these cores.
 
     A process for each core beats one with many threads, which wait for each other in every layer:
     the more, the busier the machine. But large weights come from memory for every token, and two
-    threads read them once: as fast, with half the memory.
-
-    Returns:
-        As many as memory allows, at least 1; 1 if the weights are not here yet.
+    threads read them once: as fast, with half the memory. As many as memory allows; 1 if the
+    weights are not here yet.
     """
     import psutil
 
@@ -302,18 +267,6 @@ def _numbers(weights: Path) -> int:
     except (OSError, ValueError):  # Such as a pointer of Git LFS. The engine reports it.
         return 0
     return sum(prod(each["shape"]) for each in header.values() if "shape" in each)
-
-
-def _vllm(spec: EngineSpec, options: VllmOptions) -> Engine:
-    from .vllm_engine import vllm_process
-
-    return vllm_process(
-        policy_path(spec.model),
-        options,
-        name=spec.model,
-        version=spec.version,
-        chat_template_kwargs=spec.chat_template_kwargs,
-    )
 
 
 _OF_GPUS = re.compile(r"^(?:cuda|hip)\b.*= *['\"]", re.MULTILINE)

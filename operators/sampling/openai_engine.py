@@ -8,17 +8,17 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Collection,
     Iterable,
     Iterator,
     Mapping,
-    Sequence,
 )
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, FiniteFloat
+from pydantic import BaseModel, Field, FiniteFloat
 
 from ..errors import EngineError
 from ..servers.client import OpenAIClient, Request, headers
@@ -44,8 +44,6 @@ from .tokenizer import NO_KWARGS, Encode, TemplateRefusedError, prompt_ids
 
 # --- The request for the samples of a prompt, and the samples in a server's answer ----
 
-_LARGEST_ID = (1 << 31) - 1
-"""No vocabulary is larger, and tables keep token ids in 32 bits."""
 PLACE = "openai"
 """Where a recipe says how the server differs from others."""
 _CALLED = ("tool_calls", "function_call")
@@ -64,19 +62,11 @@ def request_body(
     chat_template_kwargs: Mapping[str, Any] = NO_KWARGS,
     dialect: Dialect = _PLAIN,
 ) -> dict[str, Any]:
-    """Return the JSON of one request for all n responses of a prompt.
+    """The JSON of one request for all n responses of a prompt, of which `chat` has no `ids`.
 
-    Args:
-        api: the endpoint of the server.
-        model: name of the model on the server.
-        prompt: the prompt to answer.
-        ids: token ids of the prompt; None for `chat`.
-        settings: how to sample.
-        exact: request token ids and log-probabilities, and switch off defaults of the server
-            that change the distribution (Qwen's own `generation_config.json` sets top_k 20 and
-            a repetition penalty). Not every server supports these fields.
-        chat_template_kwargs: further arguments of the server's chat template; `chat` only.
-        dialect: what the server takes of it.
+    If it is `exact`, it asks for token ids and log-probabilities, and switches off defaults of the
+    server that change the distribution (Qwen's own `generation_config.json` sets top_k 20 and a
+    repetition penalty). Not every server supports these fields.
     """
     sampling = dialect.sent({**settings._asdict(), "seed": prompt.seed}, chat=api == "chat")
     if exact:
@@ -98,6 +88,10 @@ _ROUNDED_LOGPROB = 0.01
 """What a log-probability of 0 may become in low precision."""
 
 
+_TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
+"""No vocabulary is larger, and tables keep token ids in 32 bits."""
+
+
 class _SampleLogProbs(BaseModel):
     """`token_logprobs` of `completions`, `content` of the other two APIs."""
 
@@ -114,7 +108,7 @@ class _SampleChoice(BaseModel):
     finish_reason: str | None = None
     text: str | None = None
     message: ChatMessage = ChatMessage()
-    token_ids: list[int] | None = None
+    token_ids: list[_TokenId] | None = None
     prompt_token_ids: list[int] | None = None
     logprobs: _SampleLogProbs | None = None
     weight_versions: list[_WeightSpan] | None = None
@@ -136,22 +130,14 @@ def read_group(
     exact: bool,
     dialect: Dialect = _PLAIN,
 ) -> Group:
-    """Return the group in the server's answer.
+    """The group in the server's answer to a request with this prompt and these settings.
 
-    Args:
-        body: of the HTTP response.
-        prompt: the prompt that was answered.
-        ids: its token ids as they were sent, None if it was sent as text.
-        settings: how many responses were requested, and how long they may be.
-        policy: its name.
-        version: of the weights, if the server reports none. If the weights changed while the group
-            was sampled, and `exact` is false, the group gets the oldest version.
-        exact: require token ids and log-probabilities, all of one weight version.
-        dialect: how the server differs from others.
+    `version` is that of the weights, if the server reports none. If they changed while the group
+    was sampled, it gets the oldest version; `exact` requires one version, token ids and
+    log-probabilities.
 
     Raises:
-        AttemptError: the answer has other than n responses, or responses of several versions, or
-            tokens that cannot be those of its responses.
+        AttemptError: the answer has other than n responses, or tokens that cannot be theirs.
         EngineError: the server cannot give what `exact` needs.
     """
     answer = parse_body(_SampleCompletion, body)
@@ -162,12 +148,11 @@ def read_group(
     prompt_ids = seen if ids is None else ids
     labels = {span.version for choice in choices for span in choice.weight_versions or ()}
     versions = {_number(label, version) for label in labels} or {version}
-    oldest, newest = min(versions), max(versions)
-    if exact and oldest != newest:
-        raise bad_response(f"weights changed from {oldest} to {newest} while it was sampled")
+    if exact:
+        _check_one_version(versions)
     return Group(
         policy=policy,
-        version=oldest,
+        version=min(versions),
         seed=dialect.seed_of(prompt.seed),
         prompt_token_ids=None if prompt_ids is None else tuple(prompt_ids),
         samples=tuple(
@@ -177,12 +162,14 @@ def read_group(
     )
 
 
-def _in_order(choices: list[_SampleChoice], n: int, dialect: Dialect) -> list[_SampleChoice]:
-    """Return the n choices of an answer, in their order.
+def _check_one_version(versions: Collection[int]) -> None:
+    oldest, newest = min(versions), max(versions)
+    if oldest != newest:
+        raise bad_response(f"weights changed from {oldest} to {newest} while it was sampled")
 
-    Raises:
-        AttemptError: there are others, or one of them was refused.
-    """
+
+def _in_order(choices: list[_SampleChoice], n: int, dialect: Dialect) -> list[_SampleChoice]:
+    """The n choices of an answer, in their order."""
     for choice in choices:
         check_not_refused(choice.message.refusal, choice.finish_reason)
     if len(choices) < n:
@@ -246,11 +233,10 @@ def _sample(
         raise unknown_ending(name, choice.finish_reason, PLACE)
     ids = None if choice.token_ids is None else tuple(choice.token_ids)
     logprobs = _logprobs(choice)
-    fault = _token_fault(text, ids, logprobs, max_tokens)
-    if fault and exact and message.thought and len(ids or ()) != len(logprobs or ()):
-        found = f"the server gives {fault} of a response whose thought it takes out"
-        raise EngineError(found, _WITHOUT_PARSER)
-    if fault:
+    if fault := _token_fault(text, ids, logprobs, max_tokens):
+        if exact and message.thought and len(ids or ()) != len(logprobs or ()):
+            found = f"the server gives {fault} of a response whose thought it takes out"
+            raise EngineError(found, _WITHOUT_PARSER)
         raise bad_response(f"{name} has {fault}")
     return Sample(text, ids, logprobs, ending)
 
@@ -258,10 +244,7 @@ def _sample(
 def _token_fault(
     text: str, ids: tuple[int, ...] | None, logprobs: tuple[float, ...] | None, max_tokens: int
 ) -> str:
-    """Return why a response cannot have these tokens; empty: it can.
-
-    What a server says of tokens is trained on and counted, and nothing later would find it wrong.
-    """
+    """Why a response cannot have these tokens, which nothing later would find; empty: it can."""
     if logprobs and max(logprobs) > _ROUNDED_LOGPROB:
         return f"a log-probability of {max(logprobs)}, above 0"
     if ids is None:
@@ -270,9 +253,6 @@ def _token_fault(
         return f"{len(ids)} token ids, {len(logprobs)} logprobs"
     if len(ids) > max_tokens:
         return f"{len(ids)} token ids, more than max_tokens {max_tokens}"
-    for number in ids:
-        if not 0 <= number <= _LARGEST_ID:
-            return f"token id {number}"
     return "text, but no token ids" if text and not ids else ""
 
 
@@ -286,7 +266,7 @@ def _logprobs(choice: _SampleChoice) -> tuple[float, ...] | None:
 
 
 def _number(label: str, version: int) -> int:
-    """Return the version in a weight label of the server; vLLM's initial label has none."""
+    """The version in a weight label of the server; vLLM's initial label has none."""
     if label == "default":
         return version
     if not label.isdecimal():
@@ -305,18 +285,16 @@ class OpenAIEngine:
     """Samples by HTTP, many prompts at a time.
 
     One request asks for all n responses to a prompt, or n requests for one each where the server
-    knows no `n`. A group is complete or absent; partial results of failed attempts are discarded. A
-    prompt that has used up its attempts becomes a Failure if the server has meanwhile answered
-    another prompt or answers a probe. Otherwise the server has failed, which ends the run.
+    knows no `n`. A group is complete or absent. A prompt that has used up its attempts becomes a
+    Failure; a server that answers no prompt ends the run.
 
     Args:
         model: its name on the server; also the name of the policy.
         options: which server, and how to retry.
         encode: chat to token ids; needed by `completions` and `generate`, refused by `chat`.
         version: of the weights, if the server reports none; may be set between batches.
-        exact: raise an error if the server gives no token ids or log-probabilities, and retry if
-            the weights changed while a group was sampled: on-policy training needs both. False
-            requests only text, which every server can give.
+        exact: require token ids and log-probabilities of one version of the weights, as on-policy
+            training does. False requests only text, which every server can give.
         chat_template_kwargs: further arguments of the chat template. `chat` sends them to the
             server; for the other APIs, `encode` has them already.
 
@@ -353,7 +331,17 @@ class OpenAIEngine:
         report = token_listener()
         if self._thread is None:
             self._thread = LoopThread(f"engine of {self.policy}")
-        open_work = partial(self._open_work, settings)
+
+        @asynccontextmanager
+        async def open_work(put: _PutGroup) -> AsyncIterator[_SamplePrompt]:
+            async with OpenAIClient(self.options) as client:
+
+                async def sample(numbered: tuple[int, Prompt]) -> None:
+                    index, prompt = numbered
+                    put((index, await self.sample_one(client, prompt, settings)))
+
+                yield sample
+
         size, capacity, each = self.options.concurrency, self.capacity(settings), enumerate(prompts)
         try:
             for index, found in work_on_demand(self._thread, each, open_work, size, capacity):
@@ -371,93 +359,50 @@ class OpenAIEngine:
             self._thread.close()
             self._thread = None
 
-    @asynccontextmanager
-    async def _open_work(self, settings: Settings, put: _PutGroup) -> AsyncIterator[_SamplePrompt]:
-        free = asyncio.Semaphore(self.options.concurrency)
-        async with OpenAIClient(self.options, self.options.concurrency) as client:
-
-            async def sample(numbered: tuple[int, Prompt]) -> None:
-                index, prompt = numbered
-                put((index, await self.sample_one(client, prompt, settings, free)))
-
-            yield sample
-
     async def sample_one(
-        self,
-        client: OpenAIClient,
-        prompt: Prompt,
-        settings: Settings,
-        free: asyncio.Semaphore | None = None,
+        self, client: OpenAIClient, prompt: Prompt, settings: Settings
     ) -> Group | Failure:
-        """Return the samples of one prompt, for asynchronous code with a client of its own.
-
-        Args:
-            client: of the running event loop.
-            prompt: what to answer.
-            settings: how to sample.
-            free: taken for the time of each request, where there is one for each response; None:
-                whoever calls bounds the requests.
-
-        Raises:
-            EngineError: the server has failed, or it cannot sample from token ids.
-        """
+        """The samples of one prompt, for asynchronous code with a client of its own."""
         if self.encode is None and prompt.token_ids is not None:
             refused = f"api '{self.options.api}' cannot sample from token ids"
             raise EngineError(refused, "choose api: completions or generate")
         try:
             ids = None if self.encode is None else prompt_ids(prompt, self.encode)
+            if settings.n > 1 and self.options.server.one_sample_per_request:
+                return await self._sample_apart(client, prompt, ids, settings)
+            return await self._answer(client, prompt, ids, settings)
         except TemplateRefusedError as error:
             return Failure("template_refused", str(error))
-        if settings.n > 1 and self.options.server.one_sample_per_request:
-            return await self._sample_apart(client, prompt, ids, settings, free)
-        return await self._answer(client, prompt, ids, settings)
+        except AttemptError as error:
+            return Failure(error.reason, error.line)
 
     async def _sample_apart(
-        self,
-        client: OpenAIClient,
-        prompt: Prompt,
-        ids: list[int] | None,
-        settings: Settings,
-        free: asyncio.Semaphore | None,
-    ) -> Group | Failure:
+        self, client: OpenAIClient, prompt: Prompt, ids: list[int] | None, settings: Settings
+    ) -> Group:
         """The samples of one prompt by a request for each; the first that fails ends the others."""
         groups = dict[int, Group]()
 
         async def sample(index: int) -> None:
             # The seeds that vLLM gives the responses of one request: they are the same samples.
             alone = prompt._replace(seed=prompt.seed + index)
-            async with free or nullcontext():
-                found = await self._answer(client, alone, ids, settings._replace(n=1))
-            if isinstance(found, Failure):
-                raise _OneFailedError(found)
-            groups[index] = found
+            groups[index] = await self._answer(client, alone, ids, settings._replace(n=1))
 
-        try:
-            await run_concurrently(sample, range(settings.n), settings.n)
-        except _OneFailedError as error:
-            return error.failure
-        return self._joined([groups[index] for index in range(settings.n)])
-
-    def _joined(self, groups: Sequence[Group]) -> Group | Failure:
-        """Return one group of all samples; a failure where on-policy training could not use it."""
-        oldest, newest = (pick(group.version for group in groups) for pick in (min, max))
-        if self.exact and oldest != newest:
-            detail = f"weights changed from {oldest} to {newest} while it was sampled"
-            return Failure("bad_response", detail)
-        samples = tuple(chain.from_iterable(group.samples for group in groups))
-        return groups[0]._replace(version=oldest, samples=samples)
+        await run_concurrently(sample, range(settings.n), settings.n)
+        versions = [group.version for group in groups.values()]
+        if self.exact:  # On-policy training could not use a group of several versions.
+            _check_one_version(versions)
+        samples = chain.from_iterable(groups[index].samples for index in range(settings.n))
+        return groups[0]._replace(version=min(versions), samples=tuple(samples))
 
     async def _answer(
         self, client: OpenAIClient, prompt: Prompt, ids: list[int] | None, settings: Settings
-    ) -> Group | Failure:
-        """Return what one request gives."""
+    ) -> Group:
         # The probe has the first tokens of the prompt itself: a template may refuse any other chat.
         short = None if ids is None else ids[:8]
         request, probe = (
             self._request(*each, settings) for each in ((prompt, ids), (_PROBE, short))
         )
-        found = await client.answer(request, probe, self.failed_attempts)
-        return Failure(found.reason, found.line) if isinstance(found, AttemptError) else found
+        return await client.answer(request, probe, self.failed_attempts)
 
     def _request(self, prompt: Prompt, ids: list[int] | None, settings: Settings) -> Request[Group]:
         api, exact, kwargs = self.options.api, self.exact, self.chat_template_kwargs
@@ -480,11 +425,3 @@ class OpenAIEngine:
             "choose another api; vLLM has 'generate' with --enable-scale-out",
             partial(advice, sent=body, dialect=dialect, place=PLACE),
         )
-
-
-class _OneFailedError(Exception):
-    """One of the requests for the samples of a prompt has failed."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure)
-        self.failure = failure

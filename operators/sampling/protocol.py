@@ -8,19 +8,12 @@ from contextvars import ContextVar
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
-from pydantic import (
-    Field,
-    PositiveInt,
-)
+from pydantic import Field, PositiveInt
 
 from ..groups import Array, hash_each
 from ..servers.options import DialectServer, Options
 
-# --- Token count ----------------------------------------------------------------------
-# Tokens that were sampled so far, for whoever shows progress while groups are under way.
-#
-# An engine may need minutes for its first group. It reports tokens as it samples them, or where it
-# gets responses only whole, with each group.
+# --- Token count, for whoever shows progress ------------------------------------------
 
 TokenListener: TypeAlias = Callable[[int], None]
 """Called with numbers of tokens that have been sampled since the last call."""
@@ -43,10 +36,8 @@ def listening(listener: TokenListener) -> Iterator[None]:
         _listener.reset(token)
 
 
-# --- Seeds ----------------------------------------------------------------------------
-# The seed with which the responses to a prompt are sampled, offline and in training.
-#
-# Samples that are already paid for are found by it: changing the formula would sample them again.
+# --- Seeds of responses, offline and in training --------------------------------------
+# Samples that are already paid for are found by them: another formula would sample them again.
 
 _STEP_STRIDE = 0x9E3779B97F4A7C15
 _SEEDS = 2**62
@@ -54,12 +45,12 @@ _WORD = 2**64 - 1
 
 
 def prompt_seeds(prompt_ids: pa.ChunkedArray | pa.Array, seed: int, step: int = 0) -> Array:
-    """Return the seed of each prompt's samples, uint64[N] in [0, 2**62)."""
+    """The seed of each prompt's samples, uint64[N] in [0, 2**62)."""
     return hash_each(prompt_ids, seed=step_seed(seed, step)) % _SEEDS
 
 
 def step_seed(seed: int, step: int) -> int:
-    """Return the seed with which a run offline samples what training samples at a step."""
+    """The seed with which a run offline samples what training samples at a step."""
     return (seed + step * _STEP_STRIDE) & _WORD
 
 
@@ -69,7 +60,7 @@ def prompt_seed(prompt_id: str, seed: int, step: int) -> int:
 
 
 def turn_seed(seed: int, index: int, turn: int) -> int:
-    """Return the seed of a turn of a trajectory, in [0, 2**62)."""
+    """The seed of a turn of a trajectory, in [0, 2**62)."""
     for part in (index, turn):
         seed = _mixed((_mixed(seed) + part + 1) & _WORD)
     return seed % _SEEDS
@@ -107,7 +98,7 @@ class Settings(NamedTuple):
     max_tokens: int = 1024  # longest response, in tokens
 
     def of(self, prompt: Prompt) -> Settings:
-        """Return the settings for one prompt, which may have a lower `max_tokens` of its own."""
+        """Those for one prompt, which may have a lower `max_tokens` of its own."""
         if prompt.max_tokens is None:
             return self
         return self._replace(max_tokens=min(self.max_tokens, prompt.max_tokens))
@@ -167,12 +158,8 @@ class Engine(Protocol):
     ) -> Iterator[tuple[int, Group | Failure]]:
         """Groups as they finish, each with the index of its prompt; every index exactly once.
 
-        Sampled tokens are reported to `protocol.token_listener()`.
-
-        Args:
-            prompts: the prompts. They are taken while this iterator is advanced, in the same
-                thread, and never more than `capacity` of them are unfinished.
-            settings: how to sample.
+        Prompts are taken while this iterator is advanced, in the same thread, and never more than
+        `capacity` of them are unfinished. Sampled tokens are reported to `token_listener()`.
 
         Raises:
             EngineError: the engine itself has failed and gives no further samples.

@@ -43,9 +43,6 @@ class Recording:
             were never sampled; they are skipped.
         exact: columns that it must have with `on_policy: true`.
         wants_exact: whether it is.
-
-    Raises:
-        EngineError: there is no such file, or a column is missing or has another type.
     """
 
     def __init__(
@@ -73,11 +70,7 @@ class Recording:
     def rows_of(
         self, prompts: Iterable[Prompt], settings: Settings
     ) -> Iterator[tuple[tuple[int, Prompt], list[dict[str, Any]] | Failure]]:
-        """Yield the rows of each prompt as Python values, n of them.
-
-        Raises:
-            EngineError: they were sampled with other settings.
-        """
+        """The rows of each prompt as Python values, n of them."""
         numbered = enumerate(prompts)
         while taken := list(islice(numbered, BLOCK)):
             keys = _keys([prompt for _, prompt in taken])
@@ -85,11 +78,7 @@ class Recording:
                 yield each, self._found(key, settings)
 
     def origin(self, rows: list[dict[str, Any]]) -> Origin:
-        """Return the origin that the rows of a prompt have in common.
-
-        Raises:
-            EngineError: they differ in it.
-        """
+        """What the rows of a prompt have in common."""
         first, *others = dict.fromkeys(map(_origin, rows))
         if others:
             found = f"{self.path} contains responses {_mixed(first, others[0])} to one prompt"
@@ -97,7 +86,6 @@ class Recording:
         return first
 
     def _found(self, key: bytes, settings: Settings) -> list[dict[str, Any]] | Failure:
-        """Return the rows of the prompt with this key."""
         number = self._numbers.get(key)
         if number is None:
             return Failure("not_recorded", f"{self.path} does not contain the prompt")
@@ -155,7 +143,6 @@ def _origin(row: dict[str, Any]) -> Origin:
 
 
 def _mixed(first: Origin, other: Origin) -> str:
-    """Return how two origins differ."""
     named = zip(("policies", "policy versions", "seeds"), first, other, strict=False)
     for what, *values in named:
         if values[0] != values[1]:
@@ -204,11 +191,7 @@ def _chats(prompts: pa.Array) -> pa.Array:
 def _batches(
     path: Path, names: Sequence[str], lists: Sequence[str], fixes: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield all rows, with the types of the row contract; a missing column is null.
-
-    Raises:
-        EngineError: the files do not exist, or are not a recording.
-    """
+    """All rows, with the types of the row contract; a missing column is null."""
     from pyarrow import dataset  # It loads clients of object stores, which `check` does not need.
     from pyarrow.json import ReadOptions
 
@@ -298,15 +281,9 @@ _EXACT = ("prompt_token_ids", "response_token_ids", "response_logprobs")
 
 
 class RecordedEngine:
-    """Returns responses from a table with one row each: the export of an earlier run, or your own.
+    """Responses from a table with one row each: the export of an earlier run, or your own.
 
-    Args:
-        path: of the recording. Columns `prompt` and `response` are required; the other columns that
-            sampling writes are used if present.
-        exact: require token ids and log-probabilities of each response that is returned.
-
-    Raises:
-        EngineError: there is no such file, or a column is missing or has another type.
+    `exact` requires token ids and log-probabilities of each response that is returned.
     """
 
     def __init__(self, path: str | Path, *, exact: bool) -> None:
@@ -316,12 +293,6 @@ class RecordedEngine:
     def sample(
         self, prompts: Iterable[Prompt], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
-        """Yield the recorded responses.
-
-        Raises:
-            EngineError: they were sampled with other settings, come from several policies, or lack
-                what `exact` requires.
-        """
         for (index, prompt), found in self._recording.rows_of(prompts, settings):
             yield index, found if isinstance(found, Failure) else self._group(prompt, found)
 

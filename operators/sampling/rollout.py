@@ -206,11 +206,7 @@ class RolloutMapper(ResumableOperator):
         return opened_thought(folder, self.chat_template_kwargs)
 
     def _check_server(self) -> None:
-        """Refuse what a server of this kind cannot give, before anything is sampled.
-
-        Raises:
-            ValueError: it cannot.
-        """
+        """Refuse what a server of this kind cannot give, before anything is sampled."""
         kind, api = self.openai.server.kind, self.openai.api
         if self.engine != "openai" or kind is None:
             return
@@ -253,7 +249,7 @@ class RolloutMapper(ResumableOperator):
     def prompts_of(
         self, table: pa.Table, rows: Sequence[int]
     ) -> Iterator[tuple[int, Prompt | Failure]]:
-        """Yield the prompt of each of these rows, or why there is none."""
+        """The prompt of each of these rows, or why there is none."""
         repeated_N = Groups.of(table).position() > 0
         seeds_N = prompt_seeds(table["prompt_id"], self.seed)
         chosen = table["prompt"].take(pa.array(rows, pa.int64())).to_pylist()

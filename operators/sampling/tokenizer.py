@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from ..errors import EngineError, first_line, needs
-from .protocol import Prompt
+from .protocol import Failure, Prompt
 
 Messages: TypeAlias = tuple[tuple[str, str], ...]
 """A chat, as (role, content) pairs."""
@@ -23,7 +23,6 @@ NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 
 _HUB_TIMEOUT_S = 5.0
 _CONFIG = "tokenizer_config.json"
-_PROBES = ("", " a  b\n\n\tC ", "It's 1,234.5\u00a0€ – naïve e\u0301 \U0001f600 漢字", "x" * 5_000)
 
 
 class TokenizerNotFoundError(EngineError):
@@ -48,77 +47,57 @@ def chat_encoder(name: str, kwargs: Mapping[str, Any] = NO_KWARGS, *, opens: boo
     """
     tokenizer = _with_template(name)
     _check(tokenizer, kwargs)
-    tokens_of = _quick(tokenizer)
 
     def encode(messages: Messages) -> list[int]:
-        if tokens_of is not None:
-            return tokens_of(_apply(tokenizer, messages, kwargs, tokenize=False, opens=opens))
         return list(map(int, _apply(tokenizer, messages, kwargs, tokenize=True, opens=opens)))
 
     return encode
 
 
 def prompt_ids(prompt: Prompt, encode: Encode) -> list[int]:
-    """int[P], the tokens that a prompt is sampled from: its own, or else those of its chat.
-
-    Raises:
-        TemplateRefusedError: the template rejects the chat.
-    """
+    """int[P], the tokens that a prompt is sampled from: its own, or else those of its chat."""
     return list(encode(prompt.messages) if prompt.token_ids is None else prompt.token_ids)
+
+
+def fitting_ids(prompt: Prompt, encode: Encode, context: int) -> list[int] | Failure:
+    """`prompt_ids`, or why they cannot be sampled from: `context` includes the response."""
+    try:
+        ids = prompt_ids(prompt, encode)
+    except TemplateRefusedError as error:
+        return Failure("template_refused", str(error))
+    if len(ids) >= context:
+        detail = f"{len(ids)} tokens; the policy's context of {context} includes the response"
+        return Failure("prompt_too_long", detail)
+    return ids
 
 
 def chat_text(
     name: str, messages: Messages, kwargs: Mapping[str, Any] = NO_KWARGS, *, opens: bool = True
 ) -> str:
-    """Return the text that the policy continues: for display, not for encoding.
-
-    Args:
-        name, kwargs, opens: as of `chat_encoder`.
-        messages: the chat.
-
-    Raises:
-        EngineError: as `chat_encoder`.
-        TemplateRefusedError: the template rejects this chat.
-    """
+    """The text that the policy continues, for display; arguments are those of `chat_encoder`."""
     tokenizer = _with_template(name)
     _check(tokenizer, kwargs)
     return str(_apply(tokenizer, messages, kwargs, tokenize=False, opens=opens))
 
 
 def text_encoder(name: str) -> Callable[[str], list[int]]:
-    """Token ids of texts that are no chats, with the special tokens that the tokenizer adds.
-
-    Raises:
-        EngineError: there is no such tokenizer.
-    """
+    """Token ids of texts that are no chats, with the special tokens that the tokenizer adds."""
     tokenizer = _load(name)
     return lambda text: list(map(int, tokenizer(text)["input_ids"]))
 
 
 def decoded(name: str, token_ids: Sequence[int]) -> str:
-    """Tokens as text, special ones included: for display.
-
-    Raises:
-        EngineError: there is no such tokenizer, or it has no chat template.
-    """
+    """Tokens as text, special ones included: for display."""
     return str(_with_template(name).decode(list(token_ids), clean_up_tokenization_spaces=False))
 
 
 def displayed(name: str, token_ids: Sequence[int]) -> str:
-    """As `decoded`, without transformers where the tokenizer's own file is there.
+    """As `decoded`, without transformers, whose import takes seconds, where its file is there."""
+    with suppress(Exception):  # Its errors have no class of their own; `decoded` reports them.
+        from tokenizers import Tokenizer
 
-    It takes seconds to import, and this text is for a reader who waits.
-
-    Raises:
-        EngineError: there is no such tokenizer, or it has no chat template.
-    """
-    file = Path(name) / "tokenizer.json"
-    if file.is_file():
-        with suppress(Exception):  # Its errors have no class of their own; `decoded` reports them.
-            from tokenizers import Tokenizer
-
-            tokenizer = Tokenizer.from_file(str(file))
-            return str(tokenizer.decode(list(token_ids), skip_special_tokens=False))
+        tokenizer = Tokenizer.from_file(str(Path(name) / "tokenizer.json"))
+        return str(tokenizer.decode(list(token_ids), skip_special_tokens=False))
     return decoded(name, token_ids)
 
 
@@ -126,9 +105,6 @@ def content_encoder(name: str) -> Encode:
     """Token ids of what the messages of chats say, without a template and without transformers.
 
     They are none where the tokenizer has no file of its own on this machine.
-
-    Raises:
-        EngineError: the file cannot be read.
     """
     file = Path(name) / "tokenizer.json"
     if not file.is_file():
@@ -178,41 +154,10 @@ def _load(name: str) -> Any:
     return tokenizer
 
 
-def _quick(tokenizer: Any) -> Callable[[str], list[int]] | None:
-    """Return what `apply_chat_template` does with the text of a chat, in half the time.
-
-    The other half goes into arguments and results of transformers that are not needed here.
-
-    Returns:
-        None where it cannot be left out: for a tokenizer of another kind, or one that gives other
-        tokens of the probes, so that it seems to do more.
-    """
-    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
-
-    kind = type(tokenizer)
-    is_fast = isinstance(tokenizer, PreTrainedTokenizerFast)
-    if not is_fast or kind.apply_chat_template is not PreTrainedTokenizerBase.apply_chat_template:
-        return None
-    backend: Any = tokenizer.backend_tokenizer
-
-    def tokens_of(text: str) -> list[int]:
-        found: list[int] = backend.encode(text, add_special_tokens=False).ids
-        return found
-
-    for probe in (*_PROBES, "a".join(tokenizer.all_special_tokens)):
-        # The tokenizer's own call comes first: it switches off what cuts or pads.
-        if tokenizer(probe, add_special_tokens=False)["input_ids"] != tokens_of(probe):
-            return None
-    return tokens_of if backend.truncation is None and backend.padding is None else None
-
-
 def _is_not_on_hub(name: str) -> bool:
-    """Return whether only the hub's cache on this machine has a tokenizer of that name.
+    """Whether only the hub's cache on this machine has a tokenizer of that name.
 
     One request tells: transformers would retry each of a tokenizer's files for many seconds.
-
-    Raises:
-        TokenizerNotFoundError: the cache has none either.
     """
     from httpx import HTTPError
     from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache

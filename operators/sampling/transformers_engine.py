@@ -20,7 +20,7 @@ from transformers.masking_utils import sdpa_mask
 from ..errors import EngineError
 from ..groups import Array, mix
 from .protocol import Failure, Group, Prompt, Sample, Settings, token_listener
-from .tokenizer import NO_KWARGS, TemplateRefusedError, chat_encoder, decoded, prompt_ids
+from .tokenizer import NO_KWARGS, chat_encoder, decoded, fitting_ids
 
 _BLOCKS = 4
 """Prompts are put in order of length in blocks of so many times what is decoded at a time."""
@@ -67,13 +67,8 @@ class TransformersEngine:
     def load_weights(self, path: str | Path, version: int) -> None:
         """Sample from the weights at `path` from now on; the tokenizer stays.
 
-        Args:
-            path: a policy, or a `.safetensors` file with new weights for the loaded policy, which
-                is fast; of weights that are tied it has one or all.
-            version: of the weights.
-
-        Raises:
-            EngineError: there are no such weights, or they do not fit.
+        They are a policy, or a `.safetensors` file with new weights for the loaded one, which is
+        fast; of weights that are tied it has one or all.
         """
         if str(path).endswith(".safetensors"):
             self._replace_weights(path, version)
@@ -160,15 +155,10 @@ class TransformersEngine:
         self._model = None
 
     def _request(self, index: int, prompt: Prompt, settings: Settings) -> SamplingRequest | Failure:
-
-        try:
-            ids = prompt_ids(prompt, self._encode)
-        except TemplateRefusedError as error:
-            return Failure("template_refused", str(error))
         context = getattr(self._model.config, "max_position_embeddings", None) or 1 << 30
-        if len(ids) >= context:
-            detail = f"{len(ids)} tokens; the policy's context of {context} includes the response"
-            return Failure("prompt_too_long", detail)
+        ids = fitting_ids(prompt, self._encode, context)
+        if isinstance(ids, Failure):
+            return ids
         max_tokens = min(settings.of(prompt).max_tokens, context - len(ids))
         return SamplingRequest(index, tuple(ids), prompt.seed, max_tokens)
 
@@ -283,15 +273,9 @@ def decode(
     settings: Settings,
     stop_ids: Sequence[int],
 ) -> Iterator[tuple[SamplingRequest, list[SampledResponse]]]:
-    """Yield the responses to each prompt, as groups finish.
+    """The responses to each prompt, as groups finish.
 
-    Args:
-        model: the policy, of transformers.
-        store: its keys and values.
-        first: the first prompts.
-        next_block: gives further prompts, each time that none waits; it may give none.
-        settings: how to sample.
-        stop_ids: tokens that end a response.
+    `next_block` gives further prompts, each time that none waits; it may give none.
     """
     waiting = _by_length(first)
     batch = _DecodingBatch(model, store, settings, stop_ids)
@@ -344,7 +328,6 @@ class _DecodingBatch:
 
     @property
     def rows(self) -> int:
-        """Unfinished responses; a step samples one token for each."""
         return len(self._group_R)
 
     def admit(self, new: list[SamplingRequest]) -> None:
@@ -462,51 +445,42 @@ class OneGroup:
 
     def admit(self, prompts: Sequence[Sequence[int]]) -> Tensor:
         """Compute a prompt; return the logits of the next token, float32[1, V]."""
-        self._cache = DynamicCache(config=self._model.config)
-        logits = self._run(torch.tensor([list(prompts[0])]))
-        self._cache.reorder_cache(torch.zeros(self._n, dtype=torch.long))
+        self._begin()
+        logits = self._run(torch.tensor([list(prompts[0])], device=self._model.device))
+        self._keep(torch.zeros(self._n, dtype=torch.long))
         return logits
 
     def forward(self, token_R: Array, group_R: Array, sample_R: Array, step_R: Array) -> Tensor:
         """Append a token to each response; return the logits of the next, float32[R, V]."""
-        return self._run(torch.from_numpy(token_R)[:, None])
+        return self._run(torch.from_numpy(token_R)[:, None].to(self._model.device))
 
     def compact(self, open_R: Array, moves: Compaction) -> None:
         """Keep only open rows, in their order."""
-        self._cache.reorder_cache(torch.from_numpy(np.flatnonzero(open_R)))
+        self._keep(torch.from_numpy(np.flatnonzero(open_R)))
+
+    def _begin(self) -> None:
+        self._cache = DynamicCache(config=self._model.config)
+
+    def _keep(self, row_R: Tensor) -> None:
+        self._cache.reorder_cache(row_R)
 
     def _run(self, ids: Tensor) -> Tensor:
-        ids = ids.to(self._model.device)
         run = self._model(ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
         logits: Tensor = run.logits[:, -1].float()
         return logits
 
 
-class Recomputed:
-    """For models whose state is not keys and values: one prompt at a time, recomputed each step."""
+class Recomputed(OneGroup):
+    """For models whose state is not keys and values: all is recomputed at each step."""
 
-    def __init__(self, model: Any, n: int, groups: int) -> None:
-        self.groups = 1
-        self._model, self._n = model, n
+    def _begin(self) -> None:
+        self._ids_R = torch.zeros(1, 0, dtype=torch.long, device=self._model.device)
 
-    def admit(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """Compute a prompt; return the logits of the next token, float32[1, V]."""
-        self._ids_R = torch.tensor([list(prompts[0])], device=self._model.device)
-        logits = self._run()
-        self._ids_R = self._ids_R.expand(self._n, -1)
-        return logits
+    def _keep(self, row_R: Tensor) -> None:
+        self._ids_R = self._ids_R[row_R.to(self._model.device)]
 
-    def forward(self, token_R: Array, group_R: Array, sample_R: Array, step_R: Array) -> Tensor:
-        """Append a token to each response; return the logits of the next, float32[R, V]."""
-        token = torch.from_numpy(token_R)[:, None].to(self._model.device)
-        self._ids_R = torch.cat((self._ids_R, token), 1)
-        return self._run()
-
-    def compact(self, open_R: Array, moves: Compaction) -> None:
-        """Keep only open rows, in their order."""
-        self._ids_R = self._ids_R[torch.from_numpy(open_R).to(self._model.device)]
-
-    def _run(self) -> Tensor:
+    def _run(self, ids: Tensor) -> Tensor:
+        self._ids_R = torch.cat((self._ids_R, ids), 1)
         logits: Tensor = self._model(self._ids_R, use_cache=False).logits[:, -1].float()
         return logits
 
@@ -695,7 +669,7 @@ AttentionInterface.register(_NAME, attention)
 AttentionMaskInterface.register(_NAME, sdpa_mask)
 
 
-Store: TypeAlias = OneGroup | Recomputed | SharedPrompts
+Store: TypeAlias = OneGroup | SharedPrompts
 
 
 def store_for(model: Any) -> type[Store]:

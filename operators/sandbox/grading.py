@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import inspect
 import json
 import marshal
 import math
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from types import ModuleType
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from ..workers import usable_cores
 from . import judge, plain_data, test_program
-from .run import Execution, Sandbox, SandboxError, SandboxLimits
+from .run import Sandbox, SandboxError, SandboxLimits
 
 # --- Whether a program has printed what it should -------------------------------------
 
@@ -168,7 +171,6 @@ def _parsed(cell: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """Return an input or output: text, or a list of lines."""
     if isinstance(value, list) and all(isinstance(line, str) for line in value):
         return "".join(f"{line}\n" for line in value)
     if not isinstance(value, str):
@@ -184,15 +186,12 @@ def _joined(setup: Any) -> str:
 
 
 # --- Tests as assertions --------------------------------------------------------------
-# A test and the program each have a process of their own.
+# A test and the program each have a process of their own, and a socket between them.
 #
-#     test, planning ──> calls ──> program ──> answers ──> test ──> passed, failed, error
-#                         ^                                 │
-#                         └──────── further calls ──────────┘
+#     test ──> calls ──> program ──> answers ──> test ──> passed, failed, error
 #
-# Planning depends on the test alone and is done once for all programs. Whatever the program does to
-# its process, it can only answer calls, and an answer is plain data: a number that claims to be
-# equal to every other is just a number in the process of the test.
+# Whatever the program does to its process, it can only answer calls, and an answer is plain data: a
+# number that claims to be equal to every other is just a number in the process of the test.
 
 CaseVerdict = Literal[
     "passed", "failed", "error", "timeout", "memory", "output", "verifier_error", "not_run"
@@ -202,9 +201,7 @@ program went over this limit; `verifier_error`: the sandbox has failed; `not_run
 decides."""
 
 JUDGE_SECONDS = 10.0
-"""Seconds that a test itself may take at least, beside the program."""
-MOST_ROUNDS = 32
-"""Times that a test may ask for calls that were not planned."""
+"""Seconds that a test may take beside the program."""
 _JUDGE_OUTPUT = 64 * 2**20
 
 
@@ -215,64 +212,14 @@ class Program(NamedTuple):
     prefix: str = ""
 
 
-class AssertRunner:
-    """Runs tests; `limits` are those of the program for one test. Thread-safe."""
-
-    def __init__(self, sandbox: Sandbox, limits: SandboxLimits) -> None:
-        self._sandbox = sandbox
-        self._limits = limits
-        seconds = max(limits.seconds, JUDGE_SECONDS)
-        self._judge_limits = limits._replace(seconds=seconds, output=_JUDGE_OUTPUT)
-        self._plans: dict[AssertCase, list[Any]] = {}
-
-    def plan(self, case: AssertCase) -> list[Any]:
-        """Return the calls that a test makes, as far as they can be known without results.
-
-        Raises:
-            BadTestsError: the test makes none, or cannot be run.
-            SandboxError: the sandbox has failed.
-        """
-        if case not in self._plans:
-            found = _reply(self._judge(case, [], []))
-            if found.get("outcome") != "unanswered":
-                raise BadTestsError("a test calls no function of the program, or cannot be run")
-            self._plans[case] = found["calls"]
-        return self._plans[case]
-
-    def run(self, written: Program, case: AssertCase) -> CaseVerdict:
-        """Return what comes of a test.
-
-        Raises:
-            BadTestsError: as `plan`.
-            SandboxError: the sandbox has failed.
-        """
-        calls = self.plan(case)
-        for _ in range(MOST_ROUNDS):
-            job = {**written._asdict(), "calls": calls}
-            done = self._sandbox.run(
-                _source(test_program), stdin=json.dumps(job), limits=self._limits
-            )
-            judged = self._judge(case, calls, _answers(done.stdout))
-            found = _reply(judged)
-            outcome: judge.TestOutcome | None = found.get("outcome")
-            if outcome == "unanswered":
-                calls = found["calls"]
-            elif outcome == "passed" or outcome == "failed":
-                return outcome
-            else:
-                # The test ended where the program did, or else the test itself did not end well.
-                status = (done if outcome == "ended" else judged).status
-                return "error" if status == "ok" else status
-        return "timeout"
-
-    def _judge(self, case: AssertCase, calls: list[Any], answers: list[Any]) -> Execution:
-        job = {**case._asdict(), "calls": calls, "answers": answers}
-        return self._sandbox.run(_source(judge), stdin=json.dumps(job), limits=self._judge_limits)
+def _source(module: ModuleType, *arguments: Any) -> str:
+    """A program that calls `main` of a module with these arguments."""
+    return f"{_imports(module)}\nmain(*{arguments!r})\n"
 
 
 @cache
-def _source(module: ModuleType) -> str:
-    """Return a program that calls `main` of a module and has what the module imports from here.
+def _imports(module: ModuleType) -> str:
+    """A program that defines what a module does, and what it imports from here.
 
     It is compiled, because that takes as long as all the rest.
     """
@@ -284,30 +231,7 @@ def _source(module: ModuleType) -> str:
     ]
     text = "\n".join(["from __future__ import annotations", *lines, ""])
     code = marshal.dumps(compile(text, module.__name__, "exec"))
-    return f"import marshal\nexec(marshal.loads({code!r}))\nmain()\n"
-
-
-def _answers(stdout: str) -> list[Any]:
-    """Return the answers that the program claims, up to the first line that cannot be read."""
-    found = list[Any]()
-    for line in stdout.split("\n"):
-        if line.startswith(test_program.MARK):
-            try:
-                found.append(json.loads(line[1:]))
-            except (ValueError, RecursionError):
-                break
-    return found
-
-
-def _reply(done: Execution) -> dict[str, Any]:
-    """Return what the process of a test has printed last; empty where it did not get there."""
-    if done.status != "ok":
-        return {}
-    try:
-        found = json.loads(done.stdout.rstrip("\n").rpartition("\n")[2])
-    except ValueError:  # The test has closed its output.
-        return {}
-    return found if isinstance(found, dict) else {}
+    return f"import marshal\nexec(marshal.loads({code!r}))"
 
 
 # --- Which tests a program passes without doing what they are about -------------------
@@ -336,7 +260,7 @@ class _Object:
 """
 
 
-def weaknesses(runner: AssertRunner, case: AssertCase) -> tuple[Weakness, ...]:
+def weaknesses(grader: Grader, case: AssertCase) -> tuple[Weakness, ...]:
     """Return why a test is weak; empty: it is not, as far as this is looked at.
 
     - `nan`: it passes where all functions return NaN, and not where they return the largest or the
@@ -353,13 +277,13 @@ def weaknesses(runner: AssertRunner, case: AssertCase) -> tuple[Weakness, ...]:
         BadTestsError: the test makes no call, or cannot be run.
         SandboxError: the sandbox has failed.
     """
-    names = sorted(set(_names(runner.plan(case))))
+    names = sorted(_names(case))
 
     def passes(result: str, before: str = "", head: str = "") -> bool:
         defined = (
             f"def {name}(*arguments, **named):{before}\n    return {result}" for name in names
         )
-        return runner.run(Program("\n".join([head, *defined])), case) == "passed"
+        return grader.run(Program("\n".join([head, *defined])), case) == "passed"
 
     found = {
         "nan": not re.search("nan", case.setup + case.test, re.IGNORECASE)
@@ -374,16 +298,23 @@ def weaknesses(runner: AssertRunner, case: AssertCase) -> tuple[Weakness, ...]:
     return tuple(name for name in WEAKNESSES if found[name])
 
 
-def _names(item: Any) -> Iterator[str]:
-    """Yield the functions and classes of the program in planned calls."""
-    if isinstance(item, dict):
-        if item.get("t") == "name":
-            yield item["v"]
-        else:
-            yield from _names(item.get("v"))
-    elif isinstance(item, list):
-        for each in item:
-            yield from _names(each)
+def _names(case: AssertCase) -> set[str]:
+    """The functions and classes of the program that a test names."""
+    used, own = set[str](), set(dir(builtins)) | sys.stdlib_module_names
+    try:
+        nodes = [*ast.walk(ast.parse(f"{case.setup}\n{case.test}"))]
+    except (SyntaxError, ValueError, RecursionError):
+        raise BadTestsError("a test is not Python") from None
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else own).add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            own.add(node.name)
+        elif isinstance(node, ast.arg):
+            own.add(node.arg)
+        elif isinstance(node, ast.alias):
+            own.add((node.asname or node.name).partition(".")[0])
+    return used - own
 
 
 # --- Grades of many programs ----------------------------------------------------------
@@ -415,11 +346,8 @@ class Grader:
         tolerance: float | None = None,
         run_all: bool = False,
     ) -> None:
-        self._sandbox = sandbox
-        self._limits = limits
-        self._asserts = AssertRunner(sandbox, limits)
-        self._tolerance = tolerance
-        self._run_all = run_all
+        self._sandbox, self._limits = sandbox, limits
+        self._tolerance, self._run_all = tolerance, run_all
 
     def grade(self, submissions: Sequence[Submission], *, workers: int) -> list[CaseVerdicts]:
         """Return the verdicts on many programs, in order; equal submissions are graded once."""
@@ -432,7 +360,7 @@ class Grader:
         verdicts = list[CaseVerdict]()
         for case in submission.cases:
             try:
-                verdict = self._run(submission.program, case)
+                verdict = self.run(submission.program, case)
             except SandboxError:
                 verdict = "verifier_error"
             except BadTestsError:
@@ -446,14 +374,40 @@ class Grader:
         not_run: list[CaseVerdict] = ["not_run"] * (len(submission.cases) - len(verdicts))
         return (*verdicts, *not_run)
 
-    def _run(self, program: Program, case: StdinCase | AssertCase) -> CaseVerdict:
+    def run(self, program: Program, case: StdinCase | AssertCase) -> CaseVerdict:
+        """What comes of a test.
+
+        Raises:
+            BadTestsError: the test makes no call, or cannot be run.
+        """
         if isinstance(case, AssertCase):
-            return self._asserts.run(program, case)
+            return self._run_assert(program, case)
         done = self._sandbox.run(program.code, stdin=case.stdin, limits=self._limits)
         if done.status != "ok":
             return done.status
         same = same_output(done.stdout, case.expected, self._tolerance)
         return "passed" if same else "failed"
+
+    def _run_assert(self, program: Program, case: AssertCase) -> CaseVerdict:
+        limits = self._limits
+        # The process of the test sees to the seconds of the program, which waits for calls, too.
+        longer = limits._replace(seconds=limits.seconds + JUDGE_SECONDS)
+        done, judged = self._sandbox.run_connected(
+            _source(test_program, *program),
+            _source(judge, *case, limits.seconds, limits.output),
+            limits=longer,
+            asking_limits=longer._replace(output=_JUDGE_OUTPUT),
+        )
+        *before, found = judged.stdout.rstrip("\n").split("\n")
+        if judge.ASKED not in before:
+            raise BadTestsError("a test calls no function of the program, or cannot be run")
+        if judged.status != "ok":
+            return judged.status
+        if found == "ended":
+            return "error" if done.status == "ok" else done.status
+        if found not in get_args(judge.TestOutcome):
+            raise BadTestsError("a test does not end, but its process does")
+        return cast(CaseVerdict, found)
 
 
 @cache

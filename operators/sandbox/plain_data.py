@@ -27,33 +27,18 @@ _DICT_VIEWS: tuple[type, ...] = (KeysView, ValuesView, ItemsView)
 
 
 def encode(value: Any, other: Callable[[Any], Any]) -> Any:
-    """Return a value as JSON.
-
-    Raises:
-        RecursionError: the value is nested too deeply, or contains itself.
-    """
+    """A value as JSON; a RecursionError if it is nested too deeply, or contains itself."""
     kind = type(value)
     if kind is float and value != value:
         return {"t": "float", "v": "nan"}  # Which is equal to itself, as a call of a test must be.
     if value is None or kind in (bool, str, float):
         return value
-    if kind is int:
-        # Without a limit of digits, which decimal notation has.
-        return value if -_SMALL < value < _SMALL else {"t": "int", "v": hex(value)}
+    if kind is int and -_SMALL < value < _SMALL:
+        return value
+    if kind in _CONTENT:
+        return {"t": kind.__name__, "v": _CONTENT[kind][0](value)}
     if kind is list:
         return [encode(item, other) for item in value]
-    if kind in (bytes, bytearray):
-        return {"t": kind.__name__, "v": value.hex()}
-    if kind is complex:
-        return {"t": "complex", "v": [value.real, value.imag]}
-    if kind is range:
-        return {"t": "range", "v": [value.start, value.stop, value.step]}
-    if kind in (date, datetime, time):
-        return {"t": kind.__name__, "v": value.isoformat()}
-    if kind is timedelta:
-        return {"t": "timedelta", "v": [value.days, value.seconds, value.microseconds]}
-    if kind in (Fraction, Decimal):
-        return {"t": kind.__name__, "v": str(value)}
     if kind is dict:
         return {"t": "dict", "v": [[encode(k, other), encode(v, other)] for k, v in value.items()]}
     if kind in _SEQUENCES:
@@ -88,11 +73,7 @@ def _as_base(value: Any, base: type) -> Any:
 
 
 def decode(item: Any, other: Callable[[str, Any], Any]) -> Any:
-    """Return the value that `encode` was given.
-
-    Raises:
-        ValueError, TypeError, LookupError: nothing that `encode` gives.
-    """
+    """What `encode` was given; a ValueError, TypeError or LookupError for anything else."""
     if isinstance(item, list):
         return [decode(inner, other) for inner in item]
     if not isinstance(item, dict):
@@ -109,17 +90,19 @@ def decode(item: Any, other: Callable[[str, Any], Any]) -> Any:
     return made(content) if made else other(kind, content)
 
 
-_FROM_CONTENT: dict[str, Callable[[Any], Any]] = {
-    "int": lambda text: int(text, 16),
-    "float": float,
-    "bytes": bytes.fromhex,
-    "bytearray": bytearray.fromhex,
-    "complex": lambda parts: complex(*parts),
-    "range": lambda parts: range(*parts),
-    "date": date.fromisoformat,
-    "datetime": datetime.fromisoformat,
-    "time": time.fromisoformat,
-    "timedelta": lambda parts: timedelta(*parts),
-    "Fraction": Fraction,
-    "Decimal": Decimal,
+_CONTENT: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    int: (hex, lambda text: int(text, 16)),  # Without a limit of digits, which decimals have.
+    float: (str, float),
+    bytes: (bytes.hex, bytes.fromhex),
+    bytearray: (bytearray.hex, bytearray.fromhex),
+    complex: (lambda z: [z.real, z.imag], lambda parts: complex(*parts)),
+    range: (lambda r: [r.start, r.stop, r.step], lambda parts: range(*parts)),
+    date: (date.isoformat, date.fromisoformat),
+    datetime: (datetime.isoformat, datetime.fromisoformat),
+    time: (time.isoformat, time.fromisoformat),
+    timedelta: (lambda d: [d.days, d.seconds, d.microseconds], lambda parts: timedelta(*parts)),
+    Fraction: (str, Fraction),
+    Decimal: (str, Decimal),
 }
+"""To what is in JSON, and from it."""
+_FROM_CONTENT = {kind.__name__: made for kind, (_, made) in _CONTENT.items()}

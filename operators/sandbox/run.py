@@ -15,21 +15,20 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
-import weakref
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Literal, NamedTuple
 
 from ..errors import RecipeError
+from ..process_pool import STARTUP_SECONDS, CommandProcess, end_with_process
 from .confine import ARCHITECTURES
 from .server import ENDED, FAILED, READY, REQUEST
 
 # --- One program, from its start to its end -------------------------------------------
 
-STARTUP_SECONDS = 120.0  # for the process of a program, on a busy machine; usually milliseconds
 _KILL_SECONDS = 30.0  # that the fork server may take to kill a process and reap it
 _READ = 1 << 16  # bytes at a time
 
@@ -65,6 +64,8 @@ class Stop:
         self._lock = threading.Lock()
         self._link: socket.socket | None = None
         self._is_wanted = False
+        self.started = threading.Event()
+        """Set once the program has started, or could not."""
 
     def ends(self, link: socket.socket) -> None:
         """Take this as the link of the program to end."""
@@ -82,10 +83,7 @@ class Stop:
 
 
 class RunningProgram:
-    """Follows one program until it has ended, by its stdout and stderr and by its link.
-
-    The link is to the fork server and, until the process is confined, to that.
-    """
+    """Follows one program until it has ended, by its output and by its link to the fork server."""
 
     def __init__(self, link: socket.socket, streams: list[int], limits: SandboxLimits) -> None:
         self._link, self._limits = link, limits
@@ -94,8 +92,8 @@ class RunningProgram:
         self._poll = select.poll()
         self._poll.register(link, select.POLLIN)
 
-    def wait(self) -> Execution:
-        """Return how it has ended."""
+    def wait_until_started(self) -> None:
+        """Wait until it is confined."""
         first = self._receive(time.monotonic() + STARTUP_SECONDS)
         if first != READY:
             if not first:
@@ -104,6 +102,8 @@ class RunningProgram:
             raise SandboxError(
                 f"the program could not be confined: {reason.decode(errors='replace')}"
             )
+
+    def wait(self) -> Execution:
         for stream in self._printed:
             os.set_blocking(stream, False)
             self._poll.register(stream, select.POLLIN)
@@ -175,31 +175,14 @@ class RunningProgram:
 
 # --- The fork server, as its caller sees it -------------------------------------------
 
-__all__ = ["Execution", "Sandbox", "SandboxError", "SandboxLimits", "Stop", "check_confinement"]
-
 _LEAST_MEMORY = 16 << 20  # bytes; with less, Python cannot even say that memory is short
-# The fork server imports only this package, under another name: the packages above it import much
-# that no program shall find.
-_FORK_SERVER = """
-import sys, types
-del sys.path[0]
-package = types.ModuleType("_sandbox")
-package.__path__ = [sys.argv[1]]
-sys.modules["_sandbox"] = package
-from _sandbox.server import main
-main(int(sys.argv[2]), int(sys.argv[3]))
-"""
 # Sets of strings print in the same order again, and times are those of UTC.
 _ENVIRONMENT = {"PYTHONHASHSEED": "0", "TZ": "UTC"}
 
 
 @cache
 def check_confinement() -> None:
-    """Check, by trying it, that programs can be confined on this machine.
-
-    Raises:
-        RecipeError: they cannot, and why.
-    """
+    """Check, by trying it, that programs can be confined on this machine."""
     right = "run it on Linux 5.13 or newer with Landlock (`lsm=landlock,...`), on x86_64 or aarch64"
     found = "this machine cannot confine the Python programs of a policy"
     if sys.platform != "linux" or os.uname().machine not in ARCHITECTURES:
@@ -227,9 +210,8 @@ print(end="confined")
 """
 
 
-class _ServerProcess(NamedTuple):
-    process: subprocess.Popen[bytes]
-    control: socket.socket
+# Nothing of the site, and text that does not depend on it.
+_PYTHON = (sys.executable, "-s", "-S", "-X", "utf8")
 
 
 class Sandbox:
@@ -243,11 +225,9 @@ class Sandbox:
     """
 
     def __init__(self, *, workers: int = 1) -> None:
-        if workers < 1:
-            raise ValueError(f"a sandbox needs at least one worker, got {workers}")
         self._workers = workers
         self._reset()
-        _sandboxes.add(self)
+        end_with_process(self)
 
     def run(
         self,
@@ -258,12 +238,9 @@ class Sandbox:
         show_last: bool = False,
         stop: Stop | None = None,
     ) -> Execution:
-        """Run a program and wait for its end.
+        """Run a program, which reads `stdin`, and wait for its end.
 
         Args:
-            source: Python.
-            stdin: what it can read.
-            limits: what it may use.
             show_last: print the value of the last statement, if it is an expression, as a notebook
                 does.
             stop: ends it early.
@@ -272,21 +249,54 @@ class Sandbox:
             SandboxError: the sandbox has failed; the next call starts it again.
             ValueError: the limits leave nothing to run with.
         """
+        with self._free:
+            return self._run(source, stdin, limits, stop or Stop(), show_last=show_last)
+
+    def run_connected(
+        self, answering: str, asking: str, *, limits: SandboxLimits, asking_limits: SandboxLimits
+    ) -> tuple[Execution, Execution]:
+        """Run two programs whose standard inputs are the ends of one socket.
+
+        The first is ended when the second has ended, which starts once the first has. They count as
+        one of the `workers`, since one waits for the other.
+        """
+        stop, (ours, theirs) = Stop(), socket.socketpair()
+        with self._free, ours, theirs, ThreadPoolExecutor(1) as thread:
+            first = thread.submit(self._run, answering, theirs, limits, stop)
+            try:
+                stop.started.wait()
+                second = self._run(asking, ours, asking_limits, Stop())
+            finally:
+                stop()
+            return first.result(), second
+
+    def _run(
+        self,
+        source: str,
+        stdin: str | socket.socket,
+        limits: SandboxLimits,
+        stop: Stop,
+        *,
+        show_last: bool = False,
+    ) -> Execution:
         if limits.seconds <= 0 or limits.memory < _LEAST_MEMORY or limits.output < 0:
             raise ValueError(f"a program cannot run within {limits}")
         request = REQUEST.pack(limits.seconds, limits.memory, show_last)
-        with self._free, contextlib.ExitStack() as ours:
+        with contextlib.ExitStack() as ours:
+            ours.callback(stop.started.set)
             link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.enter_context(link)
-            if stop is not None:
-                stop.ends(link)
+            stop.ends(link)
             try:
                 with contextlib.ExitStack() as handed_over, theirs:
-                    files = [_file(text, handed_over) for text in (source, stdin)]
                     pipes = [_pipe(ours, handed_over) for _ in range(2)]
+                    files = [_file(source, handed_over), _input(stdin, handed_over)]
                     files += [write for _, write in pipes]
                     self._send(request, [*files, theirs.fileno()])
-                return RunningProgram(link, [read for read, _ in pipes], limits).wait()
+                program = RunningProgram(link, [read for read, _ in pipes], limits)
+                program.wait_until_started()
+                stop.started.set()
+                return program.wait()
             except SandboxError:
                 self._end_if_dead()
                 raise
@@ -300,7 +310,6 @@ class Sandbox:
 
     @property
     def pid(self) -> int | None:
-        """Id of the fork server; None: it does not run."""
         return self._server.process.pid if self._server else None
 
     def __enter__(self) -> Sandbox:
@@ -309,11 +318,13 @@ class Sandbox:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        self.close()
+
     def _reset(self) -> None:
         self._free = threading.BoundedSemaphore(self._workers)
         self._lock = threading.Lock()
-        self._server: _ServerProcess | None = None
-        self._finalizer: weakref.finalize[[_ServerProcess], Sandbox] | None = None
+        self._server: CommandProcess | None = None
 
     def _send(self, request: bytes, descriptors: list[int]) -> None:
         """Hand a program to the fork server; one that has died is replaced once."""
@@ -321,44 +332,24 @@ class Sandbox:
             for attempt in range(2):
                 try:
                     server = self._server or self._start()
-                    socket.send_fds(server.control, [request], descriptors)
+                    socket.send_fds(server.link, [request], descriptors)
                     return
                 except OSError as error:  # no program has run
                     self._end()
                     if attempt:
                         raise SandboxError(f"the fork server does not start: {error}") from error
 
-    def _start(self) -> _ServerProcess:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        caller = os.pidfd_open(os.getpid())
+    def _start(self) -> CommandProcess:
         # Where Python's own library is found by it, the path is needed; it is no secret.
         libraries = {k: v for k, v in os.environ.items() if k == "LD_LIBRARY_PATH"}
-        arguments = [os.path.dirname(os.path.abspath(__file__)), str(theirs.fileno()), str(caller)]
-        try:
-            with theirs:
-                process = subprocess.Popen(
-                    [sys.executable, "-s", "-S", "-X", "utf8", "-c", _FORK_SERVER, *arguments],
-                    env={**_ENVIRONMENT, **libraries},
-                    pass_fds=[theirs.fileno(), caller],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,  # errors still show
-                    cwd="/",
-                    start_new_session=True,
-                )
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            os.close(caller)
-        ours.settimeout(STARTUP_SECONDS)
-        self._server = _ServerProcess(process, ours)
-        self._finalizer = weakref.finalize(self, _end, self._server)
+        env = {**_ENVIRONMENT, **libraries}
+        self._server = CommandProcess("sandbox.server", command=_PYTHON, env=env, cwd="/")
         return self._server
 
     def _end(self) -> None:
-        if self._finalizer:
-            self._finalizer()
-        self._server = self._finalizer = None
+        if self._server:
+            self._server.close()
+        self._server = None
 
     def _end_if_dead(self) -> None:
         with self._lock:
@@ -366,11 +357,8 @@ class Sandbox:
                 self._end()
 
     def forget(self) -> None:
-        """Drop the fork server in a forked child: it is the parent's."""
-        if self._server and self._finalizer:
-            self._finalizer.detach()
-            self._server.control.close()
-            self._server.process.returncode = 0  # not this process's child: never wait for it
+        if self._server:
+            self._server.forget()
         self._reset()
 
 
@@ -387,33 +375,13 @@ def _file(text: str, stack: contextlib.ExitStack) -> int:
     return descriptor
 
 
+def _input(stdin: str | socket.socket, stack: contextlib.ExitStack) -> int:
+    """The file that a program reads; a socket is its own, so that its end is seen."""
+    return _file(stdin, stack) if isinstance(stdin, str) else stack.enter_context(stdin).fileno()
+
+
 def _pipe(ours: contextlib.ExitStack, handed_over: contextlib.ExitStack) -> tuple[int, int]:
     read, write = os.pipe()
     ours.callback(os.close, read)
     handed_over.callback(os.close, write)
     return read, write
-
-
-def _end(server: _ServerProcess) -> None:
-    """End a fork server, which ends its programs."""
-    with contextlib.suppress(OSError), server.control:
-        server.control.shutdown(socket.SHUT_RDWR)
-    try:
-        server.process.wait(2.0)
-    except subprocess.TimeoutExpired:
-        server.process.kill()
-        server.process.wait()
-
-
-# --- Forks of this process ------------------------------------------------------------
-
-_sandboxes = weakref.WeakSet[Sandbox]()
-
-
-def _after_fork() -> None:
-    for sandbox in list(_sandboxes):
-        sandbox.forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -147,8 +147,9 @@ def _become(files: list[int], link: int, server: int, request: bytes) -> None:
         os._exit(code)
 
 
-def main(control: int, caller: int) -> None:
-    """Run the fork server; the descriptors were inherited."""
+def main(control: int, parent: int) -> None:
+    """Run the fork server at this socket, which was inherited, until that process ends."""
+    caller = os.pidfd_open(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C
     program.prepare()
     confine.prefer_when_memory_is_short()

@@ -18,64 +18,46 @@ from typing import Any
 
 from .plain_data import decode, encode
 
-MARK = "\x1e"
-"""Begins a line of the output that is an answer."""
-
 
 class _Answers:
-    """The program's objects, and the results of the calls so far."""
+    """The program's names, and those of its objects that have been a result."""
 
     def __init__(self, names: dict[str, Any]) -> None:
-        self.names = names
-        self.results: list[Any] = []
-        self.objects: list[Any] = []
-
-    def value(self, kind: str, content: Any) -> Any:
-        """What a stand-in stands for: a name, an object, or the result of an earlier call."""
-        if kind == "name":
-            return self.named(content)
-        return self.results[content] if kind == "result" else self.objects[content]
-
-    def named(self, name: str) -> Any:
-        if name not in self.names:
-            raise NameError(f"name {name!r} is not defined")
-        return self.names[name]
-
-    def item(self, found: Any) -> dict[str, Any]:
-        """Return an object that cannot leave the process, by its number."""
-        for number, known in enumerate(self.objects):
-            if known is found:
-                return {"t": "object", "v": number}
-        self.objects.append(found)
-        return {"t": "object", "v": len(self.objects) - 1}
+        self._names, self._objects = names, list[Any]()
 
     def answer(self, call: list[Any]) -> Any:
         """Return the result of a call, as JSON."""
-        self.results.append(None)
         verb, *items = call
-        values = [decode(item, self.value) for item in items]
+        values = [decode(item, self._value) for item in items]
         if verb == "call":
-            return self.called(*values)
-        elif verb == "get":
-            result = getattr(*values)
-        elif verb == "set":
-            setattr(*values)
-            result = None
-        else:
-            use = getattr(operator, verb, None) or getattr(builtins, verb)
-            result = use(*values)
-        self.results[-1] = result
-        return encode(result, self.item)
+            return self._called(*values)
+        uses = {"get": getattr, "set": setattr}
+        use = uses.get(verb) or getattr(operator, verb, None) or getattr(builtins, verb)
+        return encode(use(*values), self._item)
 
-    def called(self, function: Any, arguments: list[Any], named: dict[str, Any]) -> Any:
-        """Return the result of a function, with its arguments where it has changed one of them."""
+    def _value(self, kind: str, content: Any) -> Any:
+        """What a stand-in stands for: a name, or an object."""
+        if kind == "object":
+            return self._objects[content]
+        if content not in self._names:
+            raise NameError(f"name {content!r} is not defined")
+        return self._names[content]
+
+    def _item(self, found: Any) -> dict[str, Any]:
+        """An object that cannot leave the process, by its number."""
+        for number, known in enumerate(self._objects):
+            if known is found:
+                return {"t": "object", "v": number}
+        self._objects.append(found)
+        return {"t": "object", "v": len(self._objects) - 1}
+
+    def _called(self, function: Any, arguments: list[Any], named: dict[str, Any]) -> Any:
+        """The result of a function, with its arguments where it has changed one of them."""
         given = [*arguments, *named.values()]
         may_change = any(isinstance(each, list | dict | set) for each in given)
-        before = encode(given, self.item) if may_change else None
-        result = function(*arguments, **named)
-        self.results[-1] = result
-        answer = encode(result, self.item)
-        after = encode(given, self.item) if may_change else None
+        before = encode(given, self._item) if may_change else None
+        answer = encode(function(*arguments, **named), self._item)
+        after = encode(given, self._item) if may_change else None
         return answer if after == before else {"t": "changed", "v": [answer, after]}
 
 
@@ -96,22 +78,23 @@ def _error(error: BaseException) -> dict[str, Any]:
     return {"t": "error", "v": [kind.__name__, str(message)]}
 
 
-def main() -> None:
-    """Execute the program on standard input, and answer the calls there, a line each."""
-    job = json.loads(sys.stdin.read())
+def main(code: str, prefix: str) -> None:
+    """Execute the program, and answer the calls on standard input there, a line each."""
+    sys.stdin = io.StringIO()
     sys.stdout = io.TextIOWrapper(io.BufferedWriter(_Nowhere()), "utf-8", "surrogateescape")
     # Not `__main__`: what a program does only as a script is not tested here.
     module = ModuleType("solution")
     sys.modules["solution"] = module
-    exec(_compiled(job["prefix"], job["code"]), module.__dict__)
-    answers = _Answers(module.__dict__)
-    for call in job["calls"]:
-        try:
-            answer = answers.answer(call)
-        except BaseException as error:
-            answer = _error(error)
-        # A line of its own, whatever the program has written to the file itself.
-        os.write(1, f"\n{MARK}{json.dumps(answer)}\n".encode())
+    exec(_compiled(prefix, code), module.__dict__)
+    known = _Answers(module.__dict__)
+    with open(0, "rb", closefd=False) as calls, open(0, "wb", closefd=False) as answers:
+        for call in calls:
+            try:
+                answer = known.answer(json.loads(call))
+            except BaseException as error:
+                answer = _error(error)
+            answers.write(json.dumps(answer).encode() + b"\n")
+            answers.flush()
     os._exit(0)  # Without what the program has left to be done at the end.
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from ..errors import EngineError
 from ..kept_rows import has_kept_rows, open_kept_rows
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _FOLDER = ".answers"
 
 
@@ -28,7 +31,7 @@ class AnswerCache:
     """Texts in a folder, see `kept_rows`; thread-safe. Several processes and nodes may use it.
 
     Args:
-        path: the folder, which is created if necessary; `.answers` is added if it is missing.
+        path: the folder; `.answers` is added if it is missing.
         content: what is stored, for messages.
         right: what to do where the cache cannot be used.
         writes: whether anything will be stored.
@@ -38,47 +41,36 @@ class AnswerCache:
     """
 
     def __init__(self, path: Path, content: str, right: str, *, writes: bool = True) -> None:
-        self._path, self._content, self._right = path, content, right
-        with self._engine_errors():
-            self._rows = open_kept_rows(folder_of(path), writes=writes)
-            len(self._rows)
+        self._cannot = f"the cache of {content} {path} cannot be used", right
+        self._rows = self._do(partial(open_kept_rows, writes=writes), folder_of(path))
+        self._do(len, self._rows)
 
     def get(self, key: bytes) -> str | None:
-        """The text stored under `key`, None if there is none."""
-        payload = self._payload(key)
+        payload = self._do(self._rows.get, [key]).get(key)
         return None if payload is None else payload.decode()
 
     def failure(self, key: bytes) -> tuple[str, str] | None:
         """Why there is no text under `key`, and what came instead; None if nothing is known."""
-        payload = self._payload(_of_failure(key))
-        return None if payload is None else tuple(json.loads(payload))
+        text = self.get(_of_failure(key))
+        return None if text is None else tuple(json.loads(text))
 
     def put(self, key: bytes, answer: str) -> None:
         """Store `answer` under `key`; it survives if the process is killed afterwards."""
-        with self._engine_errors():
-            self._rows.put(key, answer.encode())
+        self._do(self._rows.put, key, answer.encode())
 
     def put_failure(self, key: bytes, reason: str, text: str) -> None:
         """Store why there is no answer, and what came instead, beside what `put` has stored."""
-        with self._engine_errors():
-            self._rows.put(_of_failure(key), json.dumps([reason, text]).encode())
+        self.put(_of_failure(key), json.dumps([reason, text]))
 
     def close(self) -> None:
-        """Have the disk take what was stored."""
-        with self._engine_errors():
-            self._rows.close()
+        self._do(self._rows.close)
 
-    def _payload(self, key: bytes) -> bytes | None:
-        with self._engine_errors():
-            return self._rows.get([key]).get(key)
-
-    @contextmanager
-    def _engine_errors(self) -> Iterator[None]:
+    def _do(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            yield
+            return method(*args, **kwargs)
         except OSError as error:
-            found = f"the cache of {self._content} {self._path} cannot be used: {error}"
-            raise EngineError(found, self._right) from None
+            found, right = self._cannot
+            raise EngineError(f"{found}: {error}", right) from None
 
 
 def _of_failure(key: bytes) -> bytes:

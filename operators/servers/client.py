@@ -1,8 +1,8 @@
 """A client of servers with OpenAI's API that retries: what, how often, and for how long.
 
-Sampling and scoring share it; each brings its own requests, and its own parser of the answers.
-A request passes `OpenAIClient.answer`, then for each attempt a free address and the limits of rates
-(`endpoints.py`); `wire.py` has what is sent and what an answer means.
+Sampling, judges, frozen models and search share it; each brings its own requests, and its own
+parser of the answers. A request passes `OpenAIClient.answer`, then for each attempt a free address
+and the limits of rates (`endpoints.py`); `wire.py` has what is sent and what an answer means.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -26,10 +26,8 @@ from tenacity import (
     AsyncRetrying,
     RetryCallState,
     retry_if_exception_type,
-    stop_after_attempt,
     wait_random_exponential,
 )
-from tenacity.stop import stop_base
 from typing_extensions import Self
 
 from ..errors import EngineError
@@ -41,15 +39,16 @@ from .endpoints import (
     Admission,
     Endpoint,
     Endpoints,
-    HeldTooLongError,
     Rates,
     ServerDownError,
+    server_down,
 )
 from .options import Dialect, DialectServer, ServerOptions, dialect_of, probed_url
 from .wire import (
     AttemptError,
     HttpResponse,
     RetryClass,
+    advice,
     bad_response,
     check_status,
     endpoint,
@@ -63,14 +62,20 @@ _named: dict[tuple[str, str], str] = {}
 """By server and model asked for, the one that its first answer named; empty once it changed."""
 _MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]+)"')  # In a text, the quotes are escaped.
 T = TypeVar("T")
+LARGEST = 1 << 28
+"""Bytes of one answer: 64 responses of 32,768 tokens with their log-probabilities."""
 _MAY_BE_A_FIELD = ("request_refused", "server_error")
 _MAY_BE_AN_ERROR = ("bad_response", "too_few_samples")
 _MAY_PASS = (RetryClass.OVERLOADED, RetryClass.SERVER_FAILED)
-_NO_ANSWER_S = 10.0  # seconds that a list of models may take
 _CONNECT_S = 30.0  # seconds that a connection may take
+_LIST_S = 10.0  # seconds that a list of models may take, which takes milliseconds
+_DOWN_S = 5.0  # seconds that a server is asked nothing after it has answered nobody
 _PROBE_S = 60.0  # seconds after which no probe begins
 _SHORTEST_S = 1.0  # seconds that any answer may take
 _PAUSED = "the server asked for a pause after other requests, and again"
+_UNREACHABLE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+_NOT_READY = frozenset({502, 503, 504})
+"""What a server answers, or a proxy before it, while a model is being loaded."""
 
 
 class _UnreachableError(Exception):
@@ -92,10 +97,24 @@ class Request(Generic[T]):
     advise: Callable[[bytes], str] = lambda _: ""
 
 
+def chat_request(
+    body: Mapping[str, Any], dialect: Dialect, read: Callable[[bytes], T]
+) -> Request[T]:
+    """A request of a chat completion; `body` is as for a server without peculiarities."""
+    sent = dialect.sent(body)
+    return Request(
+        partial(endpoint, api="chat"),
+        sent,
+        read,
+        advise=partial(advice, sent=sent, dialect=dialect),
+    )
+
+
 class OpenAIClient:
     """Connections to one server, or to several alike, and their recent state; for one event loop.
 
-    `key` is that of the server where no environment variable has it; empty: none is sent.
+    No more than `concurrency` requests are under way at a time. `key` is that of the server where
+    no environment variable has it; empty: none is sent.
 
     Raises:
         EngineError: the environment variable named for the key is not set.
@@ -106,25 +125,24 @@ class OpenAIClient:
     def __init__(
         self,
         options: ServerOptions,
-        connections: int,
         *,
         clock: Callable[[], float] = time.monotonic,
         key: str = "",
     ) -> None:
-        self._options, self._connections, self._clock = options, connections, clock
+        self._options, self._clock = options, clock
         self._lists_models = dialect_of(options).models
-        self._headers = _authorization(key) if key else headers(options.api_key_env)
+        self._headers = headers(options.api_key_env, key)
+        self._slots = asyncio.Semaphore(options.concurrency)
         self._failing_since: float | None = None  # no usable answer since
         self._answered = -inf  # when there was a usable answer last
-        self._rates, self._bodies = Rates(options), Bodies(connections)
+        self._down_line, self._down_until = "", -inf  # why and until when none is asked for
+        self._rates = Rates(options)
         self._endpoints = Endpoints(options, clock, self._is_there)
-        self.name, self.waits = self._endpoints.name, self._endpoints.waits
+        self.name = self._endpoints.name
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            headers=self._headers,
-            connector=aiohttp.TCPConnector(limit=self._connections),
-        )
+        connector = aiohttp.TCPConnector(limit=self._options.concurrency)
+        self._session = aiohttp.ClientSession(headers=self._headers, connector=connector)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -132,246 +150,277 @@ class OpenAIClient:
         await self._session.close()
 
     async def answer(
-        self, request: Request[T], probe: Request[Any], failed_attempts: Counter[str]
-    ) -> T | AttemptError:
+        self,
+        request: Request[T],
+        probe: Request[Any] | None = None,
+        failed_attempts: Counter[str] | None = None,
+    ) -> T:
         """The server's answer, after as many attempts as it needs, each where least is in flight.
 
-        Once its attempts are used up, the request has failed, and its last AttemptError is
-        returned, if the server has meanwhile answered another request or answers the probe.
-        Otherwise the server has failed.
+        Once its attempts are used up, the request has failed if the server has meanwhile answered
+        another request or answers the probe; otherwise the server has failed.
+
+        Args:
+            request: what to send.
+            probe: a short request of the same kind; None: the request has failed in any case.
+            failed_attempts: where they are counted, by reason.
 
         Raises:
+            AttemptError: the request has failed; that of its last attempt.
             ServerDownError: the server answers no request.
             EngineError: the server would never answer: the address, the model, the key or
                 something that all requests have in common is wrong.
         """
-        start = self._clock()
-        try:
-            return await self.answer_without_probe(request, failed_attempts)
-        except AttemptError as error:
-            # A refusal comes at once: no request need have been answered since this one began.
-            since = -inf if error.retry_class is RetryClass.REFUSED else start
-            if self._answered > since or await self._answers_probe(probe, failed_attempts):
-                return error
-            # A server that refuses every request will not change its mind.
-            kind = EngineError if error.retry_class is RetryClass.REFUSED else ServerDownError
-            answers = "answers no prompt" if self._endpoints.only_one else "answer no prompt"
-            raise kind(f"{self.name} {answers}: {error.reason}, {error.line}") from None
+        failed = Counter[str]() if failed_attempts is None else failed_attempts
+        async with self._slots:
+            start = self._clock()
+            if start < self._down_until:  # Not every request has to find that out.
+                raise ServerDownError(self._down_line)
+            call = _RetriedRequest(request, self._options, self._clock, failed)
+            try:
+                return await self._attempts(call)
+            except AttemptError as error:
+                # A refusal comes at once: no request need have been answered since this one began.
+                refused = error.retry_class is RetryClass.REFUSED
+                if probe is None or self._answered > (-inf if refused else start):
+                    raise
+                if await self._answers_probe(probe, failed):
+                    raise
+                # A server that refuses every request will not change its mind.
+                answers = "answers no prompt" if self._endpoints.only_one else "answer no prompt"
+                found = f"{self.name} {answers}: {error.reason}, {error.line}"
+                if refused:
+                    raise EngineError(found) from None
+                self._down_line, self._down_until = found, self._clock() + _DOWN_S
+                raise ServerDownError(found) from None
 
-    async def answer_without_probe(self, request: Request[T], failed_attempts: Counter[str]) -> T:
-        """The server's answer, after as many attempts as it needs, each where least is in flight.
+    async def check(self, model: str | None) -> None:
+        start, patience_s = self._clock(), self._options.patience_s
+        pauses = wait_random_exponential(self._options.back_off_s, max=LONGEST_POLL_INTERVAL_S)
+        async for attempt in AsyncRetrying(
+            retry=retry_if_exception_type(ServerDownError),
+            stop=lambda _: self._clock() - start >= patience_s,
+            wait=lambda state: min(pauses(state), max(0.0, start + patience_s - self._clock())),
+            reraise=True,
+        ):
+            with attempt:
+                looks = (self._look_at(each, model) for each in self._endpoints.all)
+                reasons = await asyncio.gather(*looks)
+                bases = (each.base for each in self._endpoints.all)
+                down = {base: why for base, why in zip(bases, reasons, strict=True) if why}
+                if len(down) == len(reasons):
+                    waited_s = min(self._clock() - start, patience_s)
+                    self._endpoints.waits.report(", ".join(down.values()), waited_s, patience_s)
+                    raise server_down(down, patience_s)
+        for base, why in down.items():
+            error = server_down({base: why}, 0)
+            _log.warning("%s: the run begins without it", error.found)
 
-        Raises:
-            AttemptError: that of the last attempt.
-            ServerDownError, EngineError: see `answer`.
-        """
-        stop = GiveUp(self._options.give_up_s, self._clock)
-        retrying = self._retrying(AttemptBudget(self._options.attempts) | stop)
-        return await retrying(self._attempt, _Attempt(request, failed_attempts), stop)
-
-    def _retrying(self, stop: stop_base) -> AsyncRetrying:
-        return AsyncRetrying(
+    async def _attempts(self, call: _RetriedRequest[T]) -> T:
+        retrying = AsyncRetrying(
             retry=retry_if_exception_type(AttemptError),
-            stop=stop,
+            stop=call.is_over,
             wait=self._pause_s,
             reraise=True,
         )
+        return await retrying(self._attempt, call)
 
     def _pause_s(self, state: RetryCallState) -> float:
-        """Return how long a request waits before its next attempt."""
         error = state.outcome.exception() if state.outcome else None
-        own = self.back_off(LONGEST_PAUSE_S)(state)
-        if self._endpoints.only_one:
-            return own + (error.after if isinstance(error, AttemptError) else 0.0)
-        # Of several servers, only the one that asks for it waits; see `Endpoints`.
-        overloaded = isinstance(error, AttemptError) and error.retry_class is RetryClass.OVERLOADED
-        return 0.0 if overloaded else own
-
-    def back_off(self, longest_s: float = LONGEST_POLL_INTERVAL_S) -> wait_random_exponential:
-        """Return the pauses between attempts."""
+        assert isinstance(error, AttemptError)
         # Not seeded: it affects when a request is sent, never the answer.
-        return wait_random_exponential(self._options.back_off_s, max=longest_s)
+        own = wait_random_exponential(self._options.back_off_s, max=LONGEST_PAUSE_S)(state)
+        if self._endpoints.only_one:
+            return own + error.after
+        # Of several servers, only the one that asks for it waits; see `Endpoints`.
+        return 0.0 if error.retry_class is RetryClass.OVERLOADED else own
 
-    async def _attempt(self, attempt: _Attempt[T], stop: GiveUp) -> T:
-        request = attempt.request
-        tried = False
+    async def _attempt(self, call: _RetriedRequest[T]) -> T:
         while True:
-            at, admission = await self._admitted(attempt, stop, tried=tried)
-            tried = True
-            sent = self._clock()
-            timeout_s = attempt.timeout_s(self._options.timeout_s, stop.left_s())
+            at, admission = await self._admitted(call)
             try:
-                found = await self._exchange(at, request, admission, timeout_s)
-            except _UnreachableError:
-                self._rates.give_back(admission, sent=False)
+                found = await self._exchange(at, call, admission)
+            except _UnreachableError as error:
+                admission.tokens = 0
+                self._endpoints.set_aside(at, str(error))
                 continue
             except AttemptError as error:
                 if error.retry_class is RetryClass.OVERLOADED:
-                    self._rates.give_back(admission, sent=True)
-                attempt.note(at, error)
-                self._endpoints.failed(at, error, sent)
+                    admission.tokens = 0
+                call.note(at, error)
+                self._endpoints.failed(at, error)
                 if error.retry_class in _MAY_PASS:
-                    self._failing_since = self._failing_since or self._clock()
-                    waited_s = self._clock() - self._failing_since
-                    self.waits.report(error.detail, waited_s, self._options.give_up_s)
+                    now, give_up_s = self._clock(), self._options.give_up_s
+                    self._failing_since = self._failing_since or now
+                    waited_s = now - self._failing_since
+                    self._endpoints.waits.report(error.detail, waited_s, give_up_s)
                 raise
             finally:
-                self._endpoints.release(at)
+                at.in_flight -= 1
             self._endpoints.answered(at)
             self._answered, self._failing_since = self._clock(), None
+            self._down_until = -inf
             return found
 
-    async def _admitted(
-        self, attempt: _Attempt[T], stop: GiveUp, *, tried: bool
-    ) -> tuple[Endpoint, Admission]:
-        """Return where a request is sent at once, which the limits of rates allow."""
+    async def _admitted(self, call: _RetriedRequest[T]) -> tuple[Endpoint, Admission]:
+        """Where a request is sent at once, which the limits of rates allow."""
         while True:
-            try:
-                await self._endpoints.usable(tried=tried, left_s=stop.left_s)
-            except HeldTooLongError:
+            if not await self._endpoints.usable(call.deadline):
                 never_sent = AttemptError("rate_limited", _PAUSED, RetryClass.OVERLOADED)
-                raise attempt.last or never_sent from None
+                raise call.last or never_sent
             asked = self._clock()
-            admission = await self._rates.admit(attempt.request.body or {})
-            stop.excuse(self._clock() - asked)  # The limits take as long as they take.
-            at = None
-            try:
-                at = self._endpoints.take(attempt.failed_at, tried=tried)
-            finally:
-                # They are all on hold by now, or down. If it waited with its admission, as others
-                # would, all of them would be sent at the same time after that.
-                if at is None:
-                    self._rates.give_back(admission, sent=False)
+            admission = await self._rates.admit(call.request.body or {})
+            call.deadline += self._clock() - asked  # The limits take as long as they take.
+            at = self._endpoints.take(call.failed_at)
             if at is not None:
                 return at, admission
+            # They all rest by now, or are down. If it waited with its admission, as others would,
+            # all of them would be sent at the same time after that.
+            admission.tokens = 0
 
-    async def _exchange(
-        self, at: Endpoint, request: Request[T], admission: Admission, timeout_s: float
-    ) -> T:
-        """Send a request to an address, and read the answer."""
-        url, body = request.url(at.base), request.body
-        method = "GET" if body is None else "POST"
-        response = await self._send(at, method, url, body, timeout_s)
-        if response.status == 404 and body is not None and "model" in body:
-            models = await self._models(at)
+    async def _exchange(self, at: Endpoint, call: _RetriedRequest[T], admission: Admission) -> T:
+        request, body = call.request, call.request.body
+        url, method = request.url(at.base), "GET" if body is None else "POST"
+        response = await self._send(at, method, url, body, call.timeout_s())
+        model = None if body is None else body.get("model")
+        if response.status == 404 and model is not None:
+            models = HttpResponse(404, b"")
+            if self._lists_models:
+                models = await self._send(at, "GET", f"{at.base}/models", None, _LIST_S)
             place = "" if self._endpoints.only_one else at.base
-            raise model_not_found(str(body["model"]), url, models, request.hint, place)
+            raise model_not_found(str(model), url, models, request.hint, place)
         try:
             check_status(response, at.base)
             found = request.read(response.body)
         except AttemptError as error:
             raise _explained(error, response, at.base, request.advise) from None
-        self._rates.correct(admission, response.body, at.base)
-        if body is not None and "model" in body:
-            _note_model(at.base, str(body["model"]), response.body)
+        self._rates.correct(admission, response.body)
+        if model is not None:
+            _note_model(at.base, str(model), response.body)
         return found
 
-    async def _models(self, at: Endpoint) -> HttpResponse:
-        """Return the list of models of one address, empty if it has none."""
-        if not self._lists_models:
-            return HttpResponse(404, b"")
-        return await self._send(at, "GET", f"{at.base}/models", None, self._options.timeout_s)
-
-    async def _answers_probe(self, probe: Request[Any], failed_attempts: Counter[str]) -> bool:
-        """Return whether the server answers a probe."""
-        start = self._clock()
-        stop = GiveUp(min(_PROBE_S, self._options.give_up_s), self._clock)
+    async def _answers_probe(self, probe: Request[Any], failed: Counter[str]) -> bool:
+        start, give_up_s = self._clock(), min(_PROBE_S, self._options.give_up_s)
+        options = self._options.model_copy(update={"attempts": 3, "give_up_s": give_up_s})
         with suppress(AttemptError):
-            await self._retrying(stop_after_attempt(3) | stop)(
-                self._attempt, _Attempt(probe, failed_attempts, is_probe=True), stop
+            await self._attempts(
+                _RetriedRequest(probe, options, self._clock, failed, is_probe=True)
             )
         return self._answered > start  # This probe or another request.
-
-    async def send_when_reachable(
-        self,
-        method: str,
-        url: Callable[[str], str],
-        body: Mapping[str, Any] | None = None,
-        timeout_s: float | None = None,
-    ) -> HttpResponse:
-        """Return the response, after waiting for the server if it cannot be reached.
-
-        Raises:
-            ServerDownError: it could not be reached for `patience_s`.
-            AttemptError: it did not answer, or broke the connection.
-            EngineError: the address is wrong.
-        """
-        tried = False
-        while True:
-            while (at := self._endpoints.take(tried=tried)) is None:
-                await self._endpoints.usable(tried=tried)
-            tried = True
-            try:
-                timeout_s = timeout_s or self._options.timeout_s
-                return await self._send(at, method, url(at.base), body, timeout_s)
-            except _UnreachableError:
-                continue
-            finally:
-                self._endpoints.release(at)
 
     async def _send(
         self, at: Endpoint, method: str, url: str, body: Mapping[str, Any] | None, timeout_s: float
     ) -> HttpResponse:
-        """Return the response of one address.
-
-        Raises:
-            _UnreachableError: it cannot be reached, which is noted.
-            AttemptError, EngineError: see `send_when_reachable`.
-        """
+        """The response of one address; an _UnreachableError, or an AttemptError where it does not
+        answer or breaks the connection, or an EngineError where the address is wrong."""
         try:
-            response = await self._exchange_http(method, url, body, timeout_s)
+            return await self._exchange_http(method, url, body, timeout_s)
         except aiohttp.ClientSSLError as error:
             found = f"no secure connection to {at.base}: {_message(error)}"
             raise EngineError(found, "is it https, and is its certificate trusted here?") from None
         except aiohttp.InvalidURL:
             raise EngineError(f"base_url is '{at.base}'", "which is not an address") from None
         except _UNREACHABLE as error:
-            self._endpoints.unreachable(at, _why(error), _message(error))
-            raise _UnreachableError from None
+            raise _UnreachableError(_message(error)) from None
         except asyncio.TimeoutError:
             detail = f"no answer in {timeout_s:.3g} s"
             raise AttemptError("timeout", detail, RetryClass.SERVER_FAILED) from None
         except aiohttp.ClientError as error:
             detail = _message(error)
             raise AttemptError("connection_lost", detail, RetryClass.SERVER_FAILED) from None
-        self._endpoints.responded(at)
-        return response
 
     async def _exchange_http(
-        self,
-        method: str,
-        url: str,
-        body: Mapping[str, Any] | None,
-        timeout_s: float,
-        connect_s: float = _CONNECT_S,
+        self, method: str, url: str, body: Mapping[str, Any] | None, timeout_s: float
     ) -> HttpResponse:
-        """Return one request and its response, without any handling of errors."""
-        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=connect_s)
+        """One request and its response, without any handling of errors."""
+        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=_CONNECT_S)
         async with self._session.request(
             method, url, json=body, allow_redirects=False, timeout=timeout
         ) as got:
+            parts, size = list[bytes](), 0
+            async for part in got.content.iter_any():
+                parts.append(part)
+                size += len(part)
+                if size > LARGEST:
+                    raise bad_response(f"an answer of more than {LARGEST >> 20} MiB")
             # Whatever the server repeats of the request, its key goes no further.
             return HttpResponse(
                 got.status,
-                redact_bytes(await self._bodies.read(got)),
+                redact_bytes(b"".join(parts)),
                 got.headers.get("Retry-After", ""),
                 redact(got.headers.get("Location", "")),
             )
 
     async def _is_there(self, at: Endpoint) -> bool:
-        """Return whether an address can be reached, whatever it answers."""
         try:
-            # Less than for all of it: a host that drops packets is not taken for a slow one.
-            url, connect_s = probed_url(at.base, self._options), _NO_ANSWER_S / 2
-            await self._exchange_http("GET", url, None, _NO_ANSWER_S, connect_s)
-        except aiohttp.ClientSSLError:
-            return True  # The next request reports what is wrong with its certificate.
-        except _UNREACHABLE as error:
-            self._endpoints.unreachable(at, _why(error), _message(error))
-            return False
-        except (aiohttp.ClientError, asyncio.TimeoutError, AttemptError):
+            why = await self._look_at(at, None)
+        except EngineError:  # The next request reports what is wrong with it.
             return True
-        return True
+        if why:
+            self._endpoints.set_aside(at, why)
+        return not why
+
+    async def _look_at(self, at: Endpoint, model: str | None) -> str:
+        """Check that an address is up and has a model; why it is not up, or empty."""
+        url = probed_url(at.base, self._options)
+        try:
+            models = await self._send(at, "GET", url, None, _LIST_S)
+            if not self._lists_models:
+                return ""
+            if models.status in _NOT_READY or models.status == 401:
+                check_status(models, at.base)
+        except _UnreachableError as error:
+            return str(error)
+        except AttemptError as error:
+            return error.detail
+        known = served_models(models)
+        if model is None or not known or model in known:
+            return ""
+        # It may know the model by another name, as llama.cpp does by any: only a request tells.
+        url = endpoint(at.base, "chat")
+        chat = {"model": model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+        body = dialect_of(self._options).sent(chat)
+        with suppress(AttemptError, _UnreachableError):  # It may refuse such a chat.
+            if (await self._send(at, "POST", url, body, _LIST_S)).status == 404:
+                place = "" if self._endpoints.only_one else at.base
+                raise model_not_found(model, url, models, "", place)
+        return ""
+
+
+class _RetriedRequest(Generic[T]):
+    """The attempts for a request; of a probe even the first may take no longer than is left."""
+
+    def __init__(
+        self,
+        request: Request[T],
+        options: ServerOptions,
+        clock: Callable[[], float],
+        failed: Counter[str],
+        *,
+        is_probe: bool = False,
+    ) -> None:
+        self.request = request
+        self.deadline = clock() + options.give_up_s  # No attempt begins after it.
+        self.failed_at: Counter[Endpoint] = Counter()
+        self.last: AttemptError | None = None  # the error of the last one that failed
+        self._options, self._clock, self._failed = options, clock, failed
+        self._left, self._is_probe = options.attempts, is_probe
+
+    def note(self, at: Endpoint, error: AttemptError) -> None:
+        self.failed_at[at] += 1
+        self._failed[error.reason] += 1
+        self._left -= error.retry_class.cost(self._options.attempts)
+        self.last = error
+
+    def is_over(self, state: RetryCallState) -> bool:
+        return self._left <= 0 or self._clock() + state.upcoming_sleep >= self.deadline
+
+    def timeout_s(self) -> float:
+        """How long the next one may take: the first one as long as an answer may."""
+        longest_s = self._options.timeout_s
+        if self.last is None and not self._is_probe:
+            return longest_s
+        return min(longest_s, max(self.deadline - self._clock(), _SHORTEST_S))
 
 
 def _note_model(server: str, asked: str, answer: bytes) -> None:
@@ -383,29 +432,6 @@ def _note_model(server: str, asked: str, answer: bytes) -> None:
             _named[server, asked] = ""
             one = f"{server} answers as model '{name}', and as '{first}' before"
             _log.warning("%s: the answers of '%s' are of more than one model", one, asked)
-
-
-class _Attempt(Generic[T]):
-    """The attempts for a request; of a probe even the first may take no longer than is left."""
-
-    def __init__(
-        self, request: Request[T], failed: Counter[str], *, is_probe: bool = False
-    ) -> None:
-        self.request, self._failed, self._is_probe = request, failed, is_probe
-        self.failed_at: Counter[Endpoint] = Counter()  # `failed` counts them by reason
-        self.last: AttemptError | None = None  # the error of the last one that failed
-
-    def note(self, at: Endpoint, error: AttemptError) -> None:
-        """Note an attempt that failed."""
-        self.failed_at[at] += 1
-        self._failed[error.reason] += 1
-        self.last = error
-
-    def timeout_s(self, longest_s: float, left_s: float) -> float:
-        """Return how long the next one may take: the first one as long as an answer may."""
-        if self.last is None and not self._is_probe:
-            return longest_s
-        return min(longest_s, max(left_s, _SHORTEST_S))
 
 
 def _explained(
@@ -420,148 +446,40 @@ def _explained(
     return AttemptError("request_refused", error.detail, RetryClass.REFUSED, right=right)
 
 
-def headers(api_key_env: str | None) -> dict[str, str]:
-    """Return the headers of every request: the key, if the server needs one.
-
-    Raises:
-        EngineError: the environment variable that should contain it is not set.
-    """
-    if api_key_env is None:
-        return {}
-    key = os.environ.get(api_key_env, "").strip()
-    if not key:
-        found = f"api_key_env names the environment variable '{api_key_env}', which is not set"
-        raise EngineError(found, "set it to the server's key")
-    return _authorization(key)
-
-
-def _authorization(key: str) -> dict[str, str]:
-    know(key)
-    return {"Authorization": f"Bearer {key}"}
-
-
-# --- When a request that fails is tried no more ---------------------------------------
-
-
-class AttemptBudget(stop_base):
-    """Stops once a request has used up its attempts; `RetryClass.cost` is how many each takes."""
-
-    def __init__(self, attempts: int) -> None:
-        self._left = self._attempts = attempts
-
-    def __call__(self, retry_state: RetryCallState) -> bool:
-        error = retry_state.outcome and retry_state.outcome.exception()
-        if isinstance(error, AttemptError):
-            self._left -= error.retry_class.cost(self._attempts)
-        return self._left <= 0
-
-
-class GiveUp(stop_base):
-    """Stops where the next attempt would begin later than `give_up_s` after this was created."""
-
-    def __init__(self, give_up_s: float, clock: Callable[[], float]) -> None:
-        self._give_up_s, self._clock = give_up_s, clock
-        self._began = clock()
-
-    def left_s(self) -> float:
-        """Return seconds until no attempt may begin any more."""
-        return self._began + self._give_up_s - self._clock()
-
-    def excuse(self, waited_s: float) -> None:
-        """Leave seconds of waiting out of account."""
-        self._began += waited_s
-
-    def __call__(self, retry_state: RetryCallState) -> bool:
-        return retry_state.upcoming_sleep >= self.left_s()
-
-
-# --- Bodies of answers: each of them, and all that are being read, are bounded --------
-
-LARGEST = 1 << 28
-"""Bytes of one answer: 64 responses of 32,768 tokens with their log-probabilities."""
-_SMALLEST_SHARE = 1 << 18
-
-
-class Bodies:
-    """Reads the answers of one client.
-
-    Each connection has a share of `LARGEST`, and only one answer at a time may be larger than its
-    share: the others wait, and what is sent to them stays with the server.
-
-    Args:
-        connections: most answers at a time.
-    """
-
-    def __init__(self, connections: int) -> None:
-        self._share = max(_SMALLEST_SHARE, LARGEST // connections)
-        self._large = asyncio.Lock()
-
-    async def read(self, response: aiohttp.ClientResponse) -> bytes:
-        """Return the body of an answer.
-
-        Raises:
-            AttemptError: it is too large.
-        """
-        parts, size, is_large = list[bytes](), 0, False
-        async with AsyncExitStack() as until_end:
-            async for part in response.content.iter_any():
-                parts.append(part)
-                size += len(part)
-                if size > LARGEST:
-                    raise bad_response(f"an answer of more than {LARGEST >> 20} MiB")
-                if size > self._share and not is_large:
-                    await until_end.enter_async_context(self._large)
-                    is_large = True
-            return b"".join(parts)
-
-
-# --- Errors of aiohttp, in words ------------------------------------------------------
-
-_UNREACHABLE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-
-
-def _why(error: Exception) -> str:
-    """Return the reason in a few words, for the log."""
-    cause = getattr(error, "os_error", None) or error
-    # Where a host has several addresses, the number is only in the text.
-    refused = f"[Errno {errno.ECONNREFUSED}]" in str(cause)
-    return "connection refused" if refused else _message(error)
-
-
 def _message(error: Exception) -> str:
-    """Return the message of an error in one line."""
+    """The message of an error of aiohttp, in one line."""
+    # Where a host has several addresses, the number is only in the text.
+    if f"[Errno {errno.ECONNREFUSED}]" in str(getattr(error, "os_error", "")):
+        return "connection refused"
     message = " ".join(str(error).split()) or type(error).__name__
     return message.replace(" ssl:default", "")  # aiohttp adds it even without TLS.
 
 
+def headers(api_key_env: str | None, key: str = "") -> dict[str, str]:
+    """The headers of every request: the key, if one is needed; an EngineError misses it."""
+    if not key and api_key_env is None:
+        return {}
+    key = key or os.environ.get(str(api_key_env), "").strip()
+    if not key:
+        found = f"api_key_env names the environment variable '{api_key_env}', which is not set"
+        raise EngineError(found, "set it to the server's key")
+    know(key)
+    return {"Authorization": f"Bearer {key}"}
+
+
 # --- Clients that all who ask the same server in the same event loop share ------------
-# They share its connections and one limit of concurrent requests.
 
-
-class SharedClient:
-    """An open client; its users take one of `slots` for the time of a request."""
-
-    def __init__(self, options: ServerOptions) -> None:
-        self.client = OpenAIClient(options, options.concurrency)
-        self.slots = asyncio.Semaphore(options.concurrency)
-
-
-_open: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[ServerOptions, SharedClient]]
+_open: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[ServerOptions, OpenAIClient]]
 _open = WeakKeyDictionary()
 
 
-async def shared_client(options: ServerOptions) -> SharedClient:
-    """Return the client of this event loop for a server, which is opened if it is not open.
-
-    Raises:
-        EngineError: the environment variable named for the key is not set.
-    """
-    own = _open.setdefault(asyncio.get_running_loop(), {})
-    options = _plain(options)
+async def shared_client(options: ServerOptions) -> OpenAIClient:
+    """The client of this event loop for a server, which is opened if it is not open."""
+    own, options = _open.setdefault(asyncio.get_running_loop(), {}), _plain(options)
     if options not in own:
         # Kept before it is open, which takes no time: nobody else can open another meanwhile.
-        found = own[options] = SharedClient(options)
-        await found.client.__aenter__()
+        own[options] = OpenAIClient(options)
+        await own[options].__aenter__()
     return own[options]
 
 
@@ -569,20 +487,13 @@ async def close_shared_client(options: ServerOptions) -> None:
     """Close the client of this event loop for a server, if it is open."""
     found = _open.get(asyncio.get_running_loop(), {}).pop(_plain(options), None)
     if found:
-        await found.client.__aexit__()
+        await found.__aexit__()
 
 
 def _plain(options: ServerOptions) -> ServerOptions:
     """The server alone: its options without those of whoever asks it, so that they can be a key."""
     kind = DialectServer if isinstance(options, DialectServer) else ServerOptions
     return kind.model_validate({name: getattr(options, name) for name in kind.model_fields})
-
-
-# --- Check a server before anything depends on it -------------------------------------
-
-_TIMEOUT_S = 10  # A list of models takes milliseconds.
-_NOT_READY = frozenset({502, 503, 504})
-"""What a server answers, or a proxy before it, while a model is being loaded."""
 
 
 def check_server(
@@ -604,107 +515,13 @@ def check_server(
         EngineError: it lacks the model or refuses the key, or its address is wrong.
     """
 
-    several = len(options.addresses) > 1
-
-    async def check(address: str) -> None:
-        patience_s = 0.0 if several else options.patience_s
-        one = options.model_copy(update={"base_url": address, "patience_s": patience_s})
-        place = address if several else ""
-        async with OpenAIClient(one, 1, clock=clock, key=key) as client:
-            first = await _answer_when_ready(client, one, clock)
-            if dialect_of(options).models:
-                await _check_model(client, dialect_of(options), model, first, place)
+    async def check() -> None:
+        async with OpenAIClient(options, clock=clock, key=key) as client:
+            await client.check(model)
 
     # A thread of its own, because a notebook already runs an event loop in this one.
     thread = LoopThread(f"check of {options.addresses[0]}")
     try:
-        each = _check_all(options, check, clock) if several else check(options.addresses[0])
-        thread.run(each)
+        thread.run(check())
     finally:
         thread.close()
-
-
-async def _check_all(
-    options: ServerOptions,
-    check: Callable[[str], Coroutine[Any, Any, None]],
-    clock: Callable[[], float],
-) -> None:
-    """Check each address; those that are not up are waited for only if none is."""
-    addresses = options.addresses
-    # Once, without waiting; then until one of them is up.
-    start, down = clock(), await _down(addresses, check)
-    while len(down) == len(addresses) and clock() - start < options.patience_s:
-        await asyncio.sleep(options.back_off_s)
-        down = await _down(addresses, check)
-    if len(down) == len(addresses):
-        waited = f" for {options.patience_s:g} s" if options.patience_s else ""
-        reasons = ", ".join(error.found for error in down)
-        found = f"none of {len(addresses)} servers was ready{waited}: {reasons}"
-        raise ServerDownError(found, "are they up?")
-    for error in down:
-        _log.warning("%s: the run begins without it", error.found)
-
-
-async def _down(
-    addresses: Sequence[str], check: Callable[[str], Coroutine[Any, Any, None]]
-) -> list[ServerDownError]:
-    """Return why addresses are not up, of each that is not.
-
-    Raises:
-        EngineError: that of the first address that is up and lacks something.
-    """
-    found = await asyncio.gather(*map(check, addresses), return_exceptions=True)
-    for each in found:
-        if each is not None and not isinstance(each, ServerDownError):
-            raise each
-    return [each for each in found if isinstance(each, ServerDownError)]
-
-
-async def _answer_when_ready(
-    client: OpenAIClient, options: ServerOptions, clock: Callable[[], float]
-) -> HttpResponse:
-    """Return what a server answers first: its list of models, if it has one."""
-    start, patience_s = clock(), options.patience_s
-    lists_models = dialect_of(options).models
-
-    async def answer() -> HttpResponse:
-        try:
-            url = partial(probed_url, options=options)
-            found = await client.send_when_reachable("GET", url, timeout_s=_TIMEOUT_S)
-            if found.status in _NOT_READY and lists_models:
-                check_status(found, client.name)
-        except AttemptError as error:
-            client.waits.report(error.detail, clock() - start, patience_s)
-            raise
-        return found
-
-    ready = AsyncRetrying(
-        retry=retry_if_exception_type(AttemptError),
-        stop=lambda _: clock() - start >= patience_s,
-        wait=client.back_off(),
-        reraise=True,
-    )
-    try:
-        return await ready(answer)
-    except AttemptError as error:
-        waited = f" for {patience_s:g} s" if patience_s else ""
-        found = f"{client.name} was not ready{waited}: {error.detail}"
-        raise ServerDownError(found, "is the server up?") from None
-
-
-async def _check_model(
-    client: OpenAIClient, dialect: Dialect, model: str | None, models: HttpResponse, place: str
-) -> None:
-    if models.status == 401:
-        check_status(models, client.name)
-    known = served_models(models)
-    if model is None or not known or model in known:
-        return
-    # It may know the model by another name, as llama.cpp does by any: only a request tells.
-    url = partial(endpoint, api="chat")
-    chat = {"model": model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
-    body = dialect.sent(chat)
-    with suppress(AttemptError):  # A server that is up may refuse such a chat.
-        found = await client.send_when_reachable("POST", url, body, timeout_s=_TIMEOUT_S)
-        if found.status == 404:
-            raise model_not_found(model, url(client.name), models, "", place)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, suppress
 from itertools import islice
 from queue import SimpleQueue
 from threading import Thread
@@ -34,19 +35,12 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of `work`."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def put(self, queue: asyncio.Queue[T], items: Iterable[T]) -> None:
-        """Put items into a queue without bounds that only coroutines of this loop read.
-
-        Once the loop is closed nobody reads it, and nothing happens.
-        """
-        try:
-            self._loop.call_soon_threadsafe(_put_all, queue, list(items))
-        except RuntimeError:
-            if not self._loop.is_closed():  # Not looked up before: another thread may close it.
-                raise
+    def call(self, function: Callable[[], object]) -> None:
+        """Call a function in the loop; nothing happens once that is closed."""
+        with suppress(RuntimeError):  # Another thread may close it meanwhile.
+            self._loop.call_soon_threadsafe(function)
 
     def stream(
         self,
@@ -55,12 +49,8 @@ class LoopThread:
     ) -> Iterator[T]:
         """Yield what `work` passes to `put`, as it comes; then raise what `work` raises.
 
-        Leaving the iteration early cancels the work and waits until it has ended.
-
-        Args:
-            work: runs in the loop.
-            before_wait: called in the thread that iterates, each time before it waits for
-                something to yield.
+        Leaving the iteration early cancels the work and waits until it has ended. `before_wait` is
+        called in the thread that iterates, each time before it waits.
 
         Raises:
             asyncio.CancelledError: the loop was closed meanwhile.
@@ -95,7 +85,6 @@ class LoopThread:
                     pass
 
     def close(self) -> None:
-        """Cancel running work and end the thread. Closing twice is no error."""
         if self._loop.is_closed():
             return
         self.run(self._cancel_all())
@@ -119,37 +108,17 @@ class LoopThread:
                 raise
 
 
-def _put_all(queue: asyncio.Queue[T], items: Sequence[T]) -> None:
-    for item in items:
-        queue.put_nowait(item)
-
-
 # --- Work on many items at a time, in one event loop ----------------------------------
 
 R = TypeVar("R")
 
 
-class RefillRequest:
-    """What work puts among its results, and awaits, to have all the items that it can have.
+class RefillRequest(asyncio.Event):
+    """What work puts among its results, and waits for, to have all the items that it can have.
 
     By then every result that was put before has been yielded and consumed, and all items that are
     taken in place of those that were finished before wait for a free worker.
-
-    Args:
-        put: where results are put.
     """
-
-    def __init__(self, put: Callable[[RefillRequest], None]) -> None:
-        self._put, self._answers = put, asyncio.Queue[None]()
-
-    async def wait(self) -> None:
-        """Ask for it, and wait until it is answered."""
-        self._put(self)
-        await self._answers.get()
-
-    def answer(self, thread: LoopThread) -> None:
-        """Answer it, from the thread that iterates."""
-        thread.put(self._answers, [None])
 
 
 OpenWork: TypeAlias = Callable[
@@ -188,9 +157,14 @@ def work_on_demand(
             taken = list(islice(left, free))
             under_way, exhausted = under_way + len(taken), len(taken) < free
             ends = [None] * size if exhausted else []  # One for each worker.
-            thread.put(todo, [*taken, *ends])
+
+            def give() -> None:
+                for each in (*taken, *ends):
+                    todo.put_nowait(each)
+
+            thread.call(give)
         while unanswered:
-            unanswered.pop().answer(thread)
+            thread.call(unanswered.pop().set)
 
     async def work_on_all(put: Callable[[R | RefillRequest | None], None]) -> None:
         async with open_work(put) as work:
@@ -237,40 +211,31 @@ class InFlight(Generic[T]):
     """Work by key, for one event loop. It is cancelled once no caller waits for it any more."""
 
     def __init__(self) -> None:
-        self._flights: dict[bytes, _Flight[T]] = {}
+        self._tasks: dict[bytes, asyncio.Task[T]] = {}
+        self._waiting = Counter[asyncio.Task[T]]()
 
     async def result(
         self, key: bytes, work: Callable[[], Coroutine[Any, Any, T]]
     ) -> tuple[T, bool]:
-        """Return the result of the work with that key, which begins unless it is in flight.
-
-        Returns:
-            The result, and whether this call began the work.
-        """
-        flight = self._flights.get(key)
-        first = flight is None
-        if flight is None:
-            flight = self._flights[key] = _Flight(asyncio.ensure_future(work()))
-        flight.waiting += 1
+        """The result of the work with that key, which begins unless it is in flight; and whether
+        this call began it."""
+        first = key not in self._tasks
+        if first:
+            self._tasks[key] = asyncio.ensure_future(work())
+        task = self._tasks[key]
+        self._waiting[task] += 1
         try:
-            return await asyncio.shield(flight.task), first
+            return await asyncio.shield(task), first
         finally:
-            flight.waiting -= 1
-            if not flight.waiting:
-                flight.task.cancel()  # No effect if it is done.
-                if self._flights.get(key) is flight:
-                    del self._flights[key]
+            self._waiting[task] -= 1
+            if not self._waiting[task]:
+                task.cancel()  # No effect if it is done.
+                del self._waiting[task]
+                if self._tasks.get(key) is task:
+                    del self._tasks[key]
 
     async def close(self) -> None:
-        """Cancel all work, and wait until it has ended."""
-        tasks = [flight.task for flight in self._flights.values()]
+        tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-class _Flight(Generic[T]):
-    """A task, and how many callers wait for it."""
-
-    def __init__(self, task: asyncio.Task[T]) -> None:
-        self.task, self.waiting = task, 0

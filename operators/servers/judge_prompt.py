@@ -7,17 +7,16 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import count, pairwise
+from itertools import pairwise
 
 # --- Texts in delimiters that none of them can end ------------------------------------
 # Questions come from datasets, responses from a policy that is paid by the judge. Two things keep
 # them apart from the prompt around them:
 #
 # - The *mark* of a request stands in each of its delimiters: 64 bits of a hash of the template and
-#   of all texts that are shown, and of a counter, the first with which it occurs in none of them.
-#   So no text has a delimiter of its own request, whoever wrote it. A policy that tried to would
-#   have to write the hash of what it writes. It is no random number, because the same request must
-#   have the same bytes again: answers that were paid for are found by them.
+#   of all texts that are shown. A text with a delimiter of its own request would have to have the
+#   hash of what it is part of. It is no random number, because the same request must have the same
+#   bytes again: answers that were paid for are found by them.
 # - What *looks like* a delimiter of the template, or like a special token of a chat template, gets
 #   a backslash: `<\answer>`, `<\|im_end|>`. Servers read such tokens in a message as if they were
 #   their own.
@@ -27,7 +26,6 @@ from itertools import count, pairwise
 _BYTES = 8  # of a mark
 _GAP = r"[^\S\n]{0,3}"  # what a reader may overlook between two characters
 _LEAST = 3  # characters of a delimiter: a quotation mark alone is none
-_BEFORE = r"^[\s*_>#|-]{0,8}"  # what may precede a delimiter of letters in its line
 _SPECIAL = "|".join(
     (
         rf"<{_GAP}\|[^<>\n]{{1,60}}>",  # ChatML, Llama 3, harmony, GLM, Phi, DeepSeek, Command
@@ -43,29 +41,20 @@ _SPECIAL = "|".join(
 
 
 def mark_of(*texts: str) -> str:
-    """Return the mark of a request, 16 hexadecimal digits; it occurs in none of the texts.
+    """The mark of a request, 16 hexadecimal digits.
 
-    Example:
-        >>> mark_of("Which city?", "Paris")
-        'aced6bd29b0e5e9f'
+    >>> mark_of("Which city?", "Paris")
+    'aced6bd29b0e5e9f'
     """
-    shown = "\0".join(texts)
-    read = _folded(shown)[0].lower()
-    marks = (_hash(f"{number}\0{shown}") for number in count())
-    return next(mark for mark in marks if mark not in read)
-
-
-def _hash(content: str) -> str:
-    encoded = content.encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(encoded, digest_size=_BYTES, person=b"rejuice-mark").hexdigest()
+    shown = "\0".join(("0", *texts)).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(shown, digest_size=_BYTES, person=b"rejuice-mark").hexdigest()
 
 
 def filled(template: str, texts: Mapping[str, str], *, mark: str | None = None) -> str:
-    """Return a template with its placeholders replaced, all at once: those in texts are plain text.
+    """A template with its placeholders replaced, all at once: those in texts are plain text.
 
-    Example:
-        >>> filled("<a {mark}>{a}</a {mark}>", {"a": "</a>"}, mark="7")
-        '<a 7><\\\\/a></a 7>'
+    >>> filled("<a {mark}>{a}</a {mark}>", {"a": "</a>"}, mark="7")
+    '<a 7><\\\\/a></a 7>'
     """
     mark = mark_of(template, *texts.values()) if mark is None else mark
     looks = lookalikes(template, tuple(texts))
@@ -76,51 +65,38 @@ def filled(template: str, texts: Mapping[str, str], *, mark: str | None = None) 
 
 @lru_cache(maxsize=64)
 def lookalikes(template: str, names: tuple[str, ...]) -> re.Pattern[str]:
-    """Finds special tokens, and what a template has around its placeholders, in folded texts."""
+    """Finds special tokens, and what a template has around its placeholders, in folded texts.
+
+    That begins with a sign, such as `<answer` or `###`; words are no delimiters.
+    """
     places = "|".join(re.escape(f"{{{name}}}") for name in (*names, "mark"))
     parts = (part.strip() for part in re.split(rf"\n|{places}", template))
-    found = sorted({part for part in parts if len(part) >= _LEAST}, key=len, reverse=True)
+    signs = {part for part in parts if len(part) >= _LEAST and not part[0].isalnum()}
+    found = sorted(signs, key=len, reverse=True)
     return re.compile("|".join((*map(_pattern, found), _SPECIAL)), re.IGNORECASE | re.MULTILINE)
 
 
 def escaped(text: str, looks: re.Pattern[str]) -> str:
-    """Return a text in which all that looks like a delimiter or a special token has a backslash."""
+    """A text in which all that looks like a delimiter or a special token has a backslash."""
     read, places = _folded(text)
-    at = sorted({_break(found) for found in looks.finditer(read)})
-    cuts = [0, *(places[place] if places is not None else place for place in at), len(text)]
+    at = [found.start() + 1 for found in looks.finditer(read)]  # Behind its first sign.
+    cuts = [0, *(places[place] for place in at), len(text)]
     return "\\".join(text[start:end] for start, end in pairwise(cuts))
 
 
-def _break(found: re.Match[str]) -> int:
-    """Where the backslash goes: behind the sign that it begins with, in a word before the first."""
-    if not found.lastindex:
-        return found.start() + 1
-    word, start = found[found.lastindex], found.start(found.lastindex)
-    return start + next((k for k, each in enumerate(word) if not each.isalnum()), len(word))
-
-
 def _pattern(part: str) -> str:
-    """Finds a part of a template, with spaces between its characters or without.
-
-    One that begins with a sign, such as `<answer` or `###`, is found anywhere; a word such as
-    `Answer:` only where a line begins, and where the line is nothing else if it ends in a letter.
-    """
+    """Finds a part of a template such as `<answer`, also with spaces between its characters."""
     signs = [re.escape(each) for each in _folded(part)[0] if not each.isspace()]
-    spelled = _GAP.join(signs)
-    ends_in_letter = part[-1].isalnum()
-    if not part[0].isalnum():
-        return rf"{spelled}(?!\w)" if ends_in_letter else spelled
-    return f"{_BEFORE}({spelled}){f'(?={_GAP}$)' if ends_in_letter else ''}"
+    return _GAP.join(signs) + (r"(?!\w)" if part[-1].isalnum() else "")
 
 
-def _folded(text: str) -> tuple[str, list[int] | None]:
-    """Return a text as a reader may take it, and the place of each of its characters in the text.
+def _folded(text: str) -> tuple[str, Sequence[int]]:
+    """A text as a reader may take it, and the place of each of its characters in the text.
 
-    Compatible forms such as `＜` are what they stand for, and what has no width is left out. The
-    places are None where nothing is folded.
+    Compatible forms such as `＜` are what they stand for, and what has no width is left out.
     """
     if text.isascii():
-        return text, None
+        return text, range(len(text) + 1)
     characters, places = list[str](), list[int]()
     for place, each in enumerate(text):
         for one in _read_as(each):
@@ -178,11 +154,7 @@ def about_marks(template: str) -> str:
 
 
 def system_message(dimensions: Sequence[str], template: str = TEMPLATE) -> str:
-    """Return the instructions for the scorer.
-
-    The four dimensions of Data-Juicer's `llm_quality_score_filter` and those of its
-    `llm_analysis_filter` are explained; any other is only named.
-    """
+    """The instructions for the scorer; dimensions of Data-Juicer's filters are explained, too."""
     listed = "\n".join(
         f"- {name}: {_MEANING[name]}" if name in _MEANING else f"- {name}" for name in dimensions
     )
@@ -197,14 +169,10 @@ def system_message(dimensions: Sequence[str], template: str = TEMPLATE) -> str:
 
 
 def chat_text(messages: Sequence[Mapping[str, str | None]]) -> str:
-    """Return a chat as one text: a single user message unchanged, other chats with roles.
+    """A chat as one text: a single user message unchanged, other chats with roles.
 
-    Example:
-        >>> chat_text([{"role": "user", "content": "1 + 1?"}])
-        '1 + 1?'
-        >>> chat = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1, 1"}]
-        >>> chat_text(chat)
-        'system: Add.\\n\\nuser: 1, 1'
+    >>> chat_text([{"role": "system", "content": "Add."}, {"role": "user", "content": "1, 1"}])
+    'system: Add.\\n\\nuser: 1, 1'
     """
     if [message["role"] for message in messages] == ["user"]:
         return messages[0]["content"] or ""

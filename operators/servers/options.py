@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from typing import Any, ClassVar, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
+import xxhash
 from pydantic import (
     Field,
     NonNegativeFloat,
@@ -108,19 +109,11 @@ class Dialect(Config):
     def __hash__(self) -> int:
         return hash(self.model_dump_json())
 
-    def cache_key_fields(self) -> dict[str, Any]:
-        """What decides samples, as JSON; nothing where seeds are sent as they always were."""
-        return {} if self.seed == "64_bit" else {"seed": self.seed}
-
     def sent(self, fields: Mapping[str, Any], *, chat: bool = True) -> dict[str, Any]:
-        """Return fields of a request as the server takes them.
+        """Fields of a request as the server takes them.
 
-        Example:
-            >>> fields = {"n": 1, "top_p": 1.0, "max_tokens": 9, "seed": (1 << 40) + 5}
-            >>> Dialect(kind="tgi").sent(fields)
-            {'max_tokens': 9, 'seed': 1099511627781}
-            >>> Dialect(seed="32_bit", token_limit="max_completion_tokens").sent(fields)
-            {'n': 1, 'top_p': 1.0, 'max_completion_tokens': 9, 'seed': 5}
+        >>> Dialect(kind="tgi").sent({"n": 1, "top_p": 1.0, "max_tokens": 9, "seed": 1 << 40})
+        {'max_tokens': 9, 'seed': 1099511627776}
         """
         found = {}
         for name, value in fields.items():
@@ -136,7 +129,7 @@ class Dialect(Config):
         return found
 
     def seed_of(self, seed: int) -> int | None:
-        """Return the seed that is sent in place of one in [0, 2**63); None: none is."""
+        """The seed that is sent in place of one in [0, 2**63); None: none is."""
         if self.seed == "none":
             return None
         return seed % _SEEDS_32_BIT if self.seed == "32_bit" else seed
@@ -158,10 +151,9 @@ class Options(Config):
 
 
 def refuse_credentials(field: str, address: str) -> None:
-    """Pass an address without a user: addresses are in logs, reports and caches.
+    """Refuse an address with a user: addresses are in logs, reports and caches.
 
-    Raises:
-        RecipeError: it has one. Pydantic would make a line of a ValueError that shows the password.
+    By a RecipeError: pydantic would make a line of a ValueError that shows the password.
     """
     if re.match(r"(?:[^/]*//)?[^/?#]*@", address):
         found = f"{field} has a user name or a password before an '@'"
@@ -222,7 +214,6 @@ class ServerOptions(Options):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """All addresses, without slashes at their ends."""
         each = (self.base_url,) if isinstance(self.base_url, str) else self.base_url
         return tuple(address.rstrip("/") for address in each)
 
@@ -233,50 +224,70 @@ class DialectServer(ServerOptions):
     server: Dialect = Dialect()
     """How the server differs from others, such as `{kind: ollama}`."""
 
-    @property
-    def excluded_from_cache_key(self) -> frozenset[str]:  # type: ignore[override]
-        """See `Options`. What was sampled before there was `server` is found while it is unused."""
-        plain = ServerOptions.excluded_from_cache_key
-        return plain if self.server.cache_key_fields() else plain | {"server"}
-
 
 class ScorerOptions(Dialect, ServerOptions):
     """Where the scorer is, how it differs from other servers, and how requests to it are retried:
     one request scores one response."""
 
     timeout_s: PositiveFloat = 120
-    """Longest wait for one answer, in seconds."""
     give_up_s: PositiveFloat = 600
-    """No attempt for a request starts later than this many seconds after its first one, however
-    long the server asks to wait; one after the first may take what is left. Waiting for a limit per
-    minute does not count."""
 
 
 def dialect_of(options: ServerOptions) -> Dialect:
-    """Return how the server of some options differs from others."""
+    """How the server of some options differs from others."""
     if isinstance(options, Dialect):
         return options
     return options.server if isinstance(options, DialectServer) else Dialect()
 
 
 def probed_url(base: str, options: ServerOptions) -> str:
-    """Return what is asked for by GET at an address to see whether anything answers there."""
+    """What is asked for by GET at an address to see whether anything answers there."""
     return f"{base}/models" if dialect_of(options).models else base
 
 
-def refuse_own_fields(
-    parameters: Mapping[str, Any], own: Collection[str], dialect: Dialect
-) -> None:
-    """Pass further fields of a request that are not among those that are set already.
+class ChatFields(Config):
+    """What a chat model behind a server is asked with, whatever it is asked."""
 
-    Raises:
-        ValueError: one of them is.
-    """
-    for name in parameters:
-        if name == "max_tokens":
-            raise ValueError(
-                "parameters must not name 'max_tokens', which the field max_tokens sets; if the "
-                "server has another name for it, set server: {token_limit: max_completion_tokens}"
-            )
-        if name == dialect.token_limit or name in own:
-            raise ValueError(f"parameters must not name '{name}', which is set already")
+    model: str
+    """Name of the model on the server."""
+    revision: str = ""
+    """Identifies the weights. Change it when the weights behind the name change: all that it has
+    answered is then asked for again."""
+    temperature: Annotated[float, Field(ge=0)] = 0.0
+    """Its temperature. Above 0, the seed of a request is made of what it is shown, so that the same
+    request has the same answer."""
+    max_tokens: PositiveInt = 2048
+    """Longest answer, in tokens, including its reasoning."""
+    chat_template_kwargs: dict[str, Any] = Field({})
+    """Further arguments of the server's chat template, such as `{enable_thinking: false}` for
+    Qwen3."""
+    parameters: dict[str, Any] = Field({})
+    """Further fields of the request, such as `{reasoning_effort: low}`."""
+
+    def chat_body(
+        self, messages: list[dict[str, str]], dialect: Dialect, seeded_by: str
+    ) -> dict[str, Any]:
+        """The JSON of a request, but for `parameters`, before `dialect.sent`."""
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": messages,
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+        }
+        if self.temperature and dialect.seed != "none":
+            body["seed"] = xxhash.xxh3_64_intdigest(seeded_by.encode()) % _SEEDS_32_BIT
+        if self.chat_template_kwargs:
+            body["chat_template_kwargs"] = self.chat_template_kwargs
+        return body
+
+    def check_parameters(self, own: Mapping[str, Any], dialect: Dialect) -> None:
+        """Refuse `parameters` that are among the fields of a request that are set already."""
+        for name in self.parameters:
+            if name == "max_tokens":
+                raise ValueError(
+                    "parameters must not name 'max_tokens', which the field max_tokens sets; if "
+                    "the server has another name for it, set server: "
+                    "{token_limit: max_completion_tokens}"
+                )
+            if name in (dialect.token_limit, "n", "stream") or name in own:
+                raise ValueError(f"parameters must not name '{name}', which is set already")

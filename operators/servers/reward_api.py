@@ -23,11 +23,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
-from pydantic import BaseModel, RootModel, Strict
+from pydantic import Strict, TypeAdapter
 
-from .judge import ScoringApi
+from .client import Request
 from .verdict import MalformedError, ScorerAnswer
-from .wire import AttemptError, ReportedUsage, RetryClass, bad_response, parse_body
+from .wire import AttemptError, ReportedUsage, RetryClass, bad_response
 
 RewardApi: TypeAlias = Literal["classify", "pooling", "sglang", "openrlhf"]
 """How a server of a reward model is asked."""
@@ -54,7 +54,7 @@ class RewardInput(NamedTuple):
 
 
 def reward_url(base: str, api: RewardApi) -> str:
-    """Return the address to post to.
+    """The address to post to.
 
     >>> reward_url("http://localhost:8000/v1", "classify")
     'http://localhost:8000/classify'
@@ -66,7 +66,7 @@ def reward_url(base: str, api: RewardApi) -> str:
 
 
 def reward_body(api: RewardApi, model: str, shown: RewardInput) -> dict[str, Any]:
-    """Return the body of a request."""
+    """The body of a request."""
     ids = shown.token_ids
     if api == "openrlhf":
         asked: dict[str, Any] = {"query": [shown.text], "prompts": [shown.prompt]}
@@ -81,31 +81,28 @@ def reward_body(api: RewardApi, model: str, shown: RewardInput) -> dict[str, Any
     return {"model": model, **asked}
 
 
-def scoring_api(api: RewardApi, label: int | None) -> ScoringApi:
-    """Return where and how a reward model is asked.
-
-    Args:
-        api: of the server.
-        label: which of its outputs is the reward; None: it has one.
-    """
-    return ScoringApi(
-        api,
-        partial(reward_url, api=api),
-        partial(read_reward, api=api, label=label),
-        f"does it serve a reward model, and is api: {api} right?",
-        # OpenRLHF's server has one model, without a name.
-        ("model",) if api == "openrlhf" else (),
-    )
+def reward_request(
+    api: RewardApi, body: Mapping[str, Any], label: int | None
+) -> Request[ScorerAnswer]:
+    """A request with that body; `label` is which of the outputs is the reward, None: it has one."""
+    if api == "openrlhf":  # It has one model, without a name.
+        body = {name: value for name, value in body.items() if name != "model"}
+    hint = f"does it serve a reward model, and is api: {api} right?"
+    read = partial(read_reward, api=api, label=label)
+    return Request(partial(reward_url, api=api), body, read, hint)
 
 
 def read_reward(body: bytes, api: RewardApi, label: int | None = None) -> ScorerAnswer:
-    """Return the outputs of the model in an answer, as a JSON list: `reward_in` reads it.
+    """The outputs of the model in an answer, as a JSON list: `reward_in` reads it.
 
     Raises:
         AttemptError: it is not the answer about one row, or has more outputs than the one that is
             wanted, and `label` does not say which.
     """
-    outputs, tokens = _READERS[api](body)
+    results, tokens = _results(body, api)
+    if len(results) != 1 or not results[0]:
+        raise bad_response(f"{len(results)} results with a number for one response")
+    (outputs,) = results
     text = json.dumps(outputs)
     if label is None and len(outputs) != 1:
         right = "set label to the one that is the reward, counted from 0"
@@ -117,11 +114,8 @@ def read_reward(body: bytes, api: RewardApi, label: int | None = None) -> Scorer
 
 
 def reward_in(answer: ScorerAnswer, label: int | None) -> tuple[float]:
-    """Return the reward in the outputs of a model; nan where the server gave none.
-
-    Raises:
-        MalformedError: they are stored, and another label than this one was meant.
-    """
+    """The reward in the outputs of a model, nan where the server gave none; a MalformedError if
+    they are stored, and another label than this one was meant."""
     outputs = json.loads(answer.text)
     if not (len(outputs) == 1 if label is None else label < len(outputs)):
         raise MalformedError(f"{len(outputs)} outputs, and label is {label}", answer.text)
@@ -138,97 +132,26 @@ def _shown(text: str) -> str:
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
-# --- Answers --------------------------------------------------------------------------
-
-_Output: TypeAlias = Annotated[float, Strict()] | None
+_OUTPUTS = TypeAdapter(list[Annotated[float, Strict()] | None])
 """Null stands for NaN, as some servers write it."""
-_Outputs: TypeAlias = tuple[list[float | None], int]
-"""The outputs of a model for one row, and the tokens of that."""
 
 
-class _Classified(BaseModel):
-    probs: list[_Output]
-
-
-class _ClassifyAnswer(BaseModel):
-    data: list[_Classified]
-    usage: ReportedUsage | None = None
-
-
-class _Pooled(BaseModel):
-    data: list[_Output] | list[list[_Output]]
-
-
-class _PoolingAnswer(BaseModel):
-    data: list[_Pooled]
-    usage: ReportedUsage | None = None
-
-
-class _MetaInfo(BaseModel):
-    prompt_tokens: int = 0
-
-
-class _Embedding(BaseModel):
-    embedding: list[_Output]
-    meta_info: _MetaInfo | None = None
-
-
-class _SglangAnswer(RootModel[_Embedding | list[_Embedding]]):
-    pass
-
-
-class _OpenRlhfAnswer(BaseModel):
-    rewards: list[_Output]
-
-
-def _classified(body: bytes) -> _Outputs:
-    found = parse_body(_ClassifyAnswer, body)
-    _check_one(len(found.data))
-    return _filled(found.data[0].probs), _tokens(found.usage)
-
-
-def _pooled(body: bytes) -> _Outputs:
-    """The outputs of the text, or those of its last token where each has its own."""
-    found = parse_body(_PoolingAnswer, body)
-    _check_one(len(found.data))
-    values: list[Any] = found.data[0].data
-    if values and isinstance(values[0], list):
-        values = values[-1]
-    return _filled(values), _tokens(found.usage)
-
-
-def _embedded(body: bytes) -> _Outputs:
-    found = parse_body(_SglangAnswer, body).root
-    each = found if isinstance(found, list) else [found]
-    _check_one(len(each))
-    (one,) = each
-    return _filled(one.embedding), one.meta_info.prompt_tokens if one.meta_info else 0
-
-
-def _rewarded(body: bytes) -> _Outputs:
-    found = parse_body(_OpenRlhfAnswer, body)
-    _check_one(len(found.rewards))
-    return found.rewards, 0
-
-
-def _check_one(results: int) -> None:
-    if results != 1:
-        raise bad_response(f"{results} results for one response")
-
-
-def _filled(outputs: list[float | None]) -> list[float | None]:
-    if not outputs:
-        raise bad_response("a result without a number")
-    return outputs
-
-
-def _tokens(usage: ReportedUsage | None) -> int:
-    return 0 if usage is None else usage.prompt_tokens
-
-
-_READERS = {
-    "classify": _classified,
-    "pooling": _pooled,
-    "sglang": _embedded,
-    "openrlhf": _rewarded,
-}
+def _results(body: bytes, api: RewardApi) -> tuple[list[list[float | None]], int]:
+    """The outputs for each row, and the tokens of all."""
+    try:
+        found = json.loads(body)
+        if api == "openrlhf":
+            outputs = [[each] for each in found["rewards"]]
+        elif api == "sglang":
+            found = found if isinstance(found, list) else [found]
+            outputs = [each["embedding"] for each in found]
+            tokens = [(each.get("meta_info") or {}).get("prompt_tokens", 0) for each in found]
+            found = {"usage": {"prompt_tokens": sum(tokens)}}
+        else:
+            outputs = [each["probs" if api == "classify" else "data"] for each in found["data"]]
+            # Where each token has its own, those of the last one.
+            outputs = [each[-1] if isinstance(each[0], list) else each for each in outputs if each]
+        usage = ReportedUsage.model_validate(found.get("usage") or {})
+        return [_OUTPUTS.validate_python(each) for each in outputs], usage.prompt_tokens
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        raise bad_response(f"no answer of api: {api}: {body[:80]!r}") from None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter
 
 from ..chats import answer_part
 from ..columns import component, component_columns
@@ -36,40 +36,19 @@ class AnswerToken(NamedTuple):
 
 
 class ScorerAnswer(NamedTuple):
-    """An answer of a scorer, not yet interpreted.
-
-    Attributes:
-        text: of the answer.
-        finish_reason: `stop`, or `length` if it was truncated.
-        tokens: of the text, perhaps preceded by reasoning tokens that are not in it; None if the
-            server gives no log-probabilities.
-        prompt_tokens, completion_tokens: its cost, 0 if the server does not report it.
-    """
+    """An answer of a scorer, not yet interpreted."""
 
     text: str
-    finish_reason: str
+    finish_reason: str  # `stop`, or `length` if it was truncated
+    # of the text, perhaps preceded by reasoning tokens that are not in it; None if the server gives
+    # no log-probabilities
     tokens: tuple[AnswerToken, ...] | None = None
-    prompt_tokens: int = 0
+    prompt_tokens: int = 0  # 0 if the server does not report it
     completion_tokens: int = 0
 
-    def dump(self) -> str:
-        """As JSON, for `load`."""
-        return json.dumps(self)
 
-    @classmethod
-    def load(cls, text: str) -> ScorerAnswer:
-        """Return what `dump` wrote.
-
-        Example:
-            >>> token = AnswerToken("4", (("4", -0.1), ("5", -2.5)))
-            >>> answer = ScorerAnswer("4", "stop", (token,), 9, 1)
-            >>> ScorerAnswer.load(answer.dump()) == answer
-            True
-        """
-        content, finish_reason, tokens, *cost = json.loads(text)
-        if tokens is not None:
-            tokens = tuple(AnswerToken(each, tuple((t, p) for t, p in top)) for each, top in tokens)
-        return cls(content, finish_reason, tokens, *cost)
+STORED_ANSWER = TypeAdapter(ScorerAnswer)
+"""As JSON, in caches."""
 
 
 class _TokenLogProb(LogProb):
@@ -93,17 +72,13 @@ class _ScorerCompletion(ChatCompletion[_ScorerChoice]):
 
 
 def read_answer(body: bytes, dialect: Dialect = _PLAIN) -> ScorerAnswer:
-    """Return the answer in the body of a chat completion.
-
-    Raises:
-        AttemptError: there is no usable answer, or the model refuses to answer.
-    """
+    """The answer in the body of a chat completion; an AttemptError if there is no usable one."""
     completion = parse_body(_ScorerCompletion, body)
     choice, usage = completion.the_choice(dialect), completion.usage or ReportedUsage()
     content = None if choice.logprobs is None else choice.logprobs.content
     return ScorerAnswer(
-        choice.message.content
-        or "",  # Null if the model was still reasoning when it was truncated.
+        # Null if the model was still reasoning when it was truncated.
+        choice.message.content or "",
         choice.finish_reason or "",
         None if content is None else tuple(_token(each) for each in content),
         usage.prompt_tokens,
@@ -134,25 +109,17 @@ WRITTEN: Columns = ("quality", "quality_score", *component_columns("quality"))
 
 
 def reward_of(mean_N: Array) -> Array:
-    """Return the reward of a mean score, float64[N]: (s - 0.2) / 0.8 - 0.5 with s = mean / 5.
+    """The reward of a mean score, float64[N]: as above, but exact if the mean is.
 
-    It is computed as (mean - 1) / 4 - 0.5, which is equal, and exact if the mean is.
-
-    Example:
-        >>> reward_of(np.array([1.0, 3.0, 5.0])).tolist()
-        [-0.5, 0.0, 0.5]
+    >>> reward_of(np.array([1.0, 3.0, 5.0])).tolist()
+    [-0.5, 0.0, 0.5]
     """
     reward_N: Array = (mean_N - LEAST) / (MOST - LEAST) - 0.5
     return reward_N
 
 
 def quality_columns(scores: Mapping[str, Array], missing: pa.Array) -> dict[str, pa.Array]:
-    """Return the columns in `WRITTEN`.
-
-    Returns:
-        `quality` struct of float64, `quality_score` float64 s, `reward_quality` float64 and
-        `reward_quality_missing` string; in a row without scores, only the last is not null.
-    """
+    """The columns in `WRITTEN`; in a row without scores, only the reason is not null."""
     absent_N = np.asarray(missing.is_valid())
     mean_N = sum(scores.values(), np.zeros(len(missing))) / len(scores)
     fields = [pa.array(each_N, pa.float64(), mask=absent_N) for each_N in scores.values()]
@@ -163,25 +130,41 @@ def quality_columns(scores: Mapping[str, Array], missing: pa.Array) -> dict[str,
     }
 
 
-# --- The scores in an answer ----------------------------------------------------------
+# --- The verdict in an answer ---------------------------------------------------------
 
-AnswerFormat = Literal["json_schema", "json_object", "text"]
 _SCORES = range(LEAST, MOST + 1)
 _OF_FIVE = re.compile(r"(?<![0-9./])([0-9]+(?:\.[0-9]+)?)\s*/\s*5(?![0-9./])")
-_decoder = json.JSONDecoder()
 _ONE_DIGIT = re.compile(r"[^0-9]*([0-9])[^0-9]*")
 
 
 class MalformedError(Exception):
-    """A verdict that does not have the requested form.
-
-    Args:
-        why: what is wrong.
-        text: of the answer, whose beginning the message shows.
-    """
+    """A verdict that does not have the requested form."""
 
     def __init__(self, why: str, text: str) -> None:
-        super().__init__(f"{why}: {_shown(text)}")
+        super().__init__(f"{why}: {' '.join(text.split())[:200] or 'empty'}")
+
+
+class VerdictForm(NamedTuple):
+    """What a verdict says of each name."""
+
+    read: Callable[[Any], float | None]  # None: it does not say that
+    right: str  # such as "true or false"
+    within: str = ""  # the field whose object has the names; empty: the verdict itself has them
+
+
+def _score(value: Any) -> float | None:
+    """4, 4.0, "4", 4/5 and "4/5" are the same score."""
+    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):
+            number = float(_OF_FIVE.sub(r"\1", value) if isinstance(value, str) else value)
+            return number if number in _SCORES else None
+    return None
+
+
+SCORE = VerdictForm(_score, f"an integer from {LEAST} to {MOST}")
+DECISION = VerdictForm(
+    lambda value: float(value) if isinstance(value, bool) else None, "true or false"
+)
 
 
 def schema(dimensions: Iterable[str]) -> dict[str, Any]:
@@ -197,136 +180,94 @@ def schema(dimensions: Iterable[str]) -> dict[str, Any]:
 
 
 def read_verdict(
-    answer: ScorerAnswer, dimensions: Sequence[str], answer_format: AnswerFormat, *, expected: bool
+    answer: ScorerAnswer, names: Sequence[str], form: VerdictForm = SCORE, *, expected: bool = False
 ) -> tuple[float, ...]:
-    """Return the score of each dimension.
+    """What the last JSON object that has one of the names says of each of them, in that form.
 
-    What the scorer thinks before, up to `</think>`, is no part of it; so are further fields.
+    Text around it does not matter, nor do further fields. What the scorer thinks before, up to
+    `</think>`, is no part of the answer.
 
     Args:
-        answer: of the scorer.
-        dimensions: those to score.
-        answer_format: with `text`, the last JSON object in the text counts, whatever is around it;
-            otherwise there must be one alone, with or without text around it.
         expected: return the mean of the scores from 1 to 5, weighted by their probabilities,
             instead of the sampled score.
 
     Raises:
-        MalformedError: there is not exactly one score from 1 to 5 for each dimension. 4, 4.0, "4",
-            4/5 and "4/5" are the same score.
+        MalformedError: there is no such object, it does not say that of each name, or another
+            object says something else: it may be a quotation of what is judged.
 
     Example:
-        >>> answer = ScorerAnswer('{"accuracy": 4}', "stop")
-        >>> read_verdict(answer, ["accuracy"], "text", expected=False)
+        >>> read_verdict(ScorerAnswer('{"accuracy": 4}', "stop"), ["accuracy"])
         (4.0,)
+        >>> read_verdict(ScorerAnswer('Same. {"correct": true}', "stop"), ["correct"], DECISION)
+        (1.0,)
     """
-    found = _object(answer, answer_format)
-    scores = _scores(found, dimensions)
-    if not expected:
-        return tuple(float(score) for score in scores)
-    return tuple(_expected(answer, found, name) for name in dimensions)
-
-
-def read_decision(answer: ScorerAnswer, name: str, answer_format: AnswerFormat) -> bool:
-    """Return a verdict that is one decision, `{"name": true}` or `{"name": false}`, with or without
-    further fields.
-
-    Raises:
-        MalformedError: the verdict is something else.
-
-    Example:
-        >>> read_decision(ScorerAnswer('Same. {"correct": true}', "stop"), "correct", "text")
-        True
-    """
-    text = _object(answer, answer_format)
-    decisions = [value for each, value in _pairs(text, text) if each == name]
-    if len(decisions) != 1 or type(decisions[0]) is not bool:
-        raise MalformedError(f"not {name}, true or false", text)
-    return bool(decisions[0])
-
-
-def _object(answer: ScorerAnswer, answer_format: AnswerFormat) -> str:
-    """Return the part of an answer that is its verdict."""
     if answer.finish_reason == "length":
         raise MalformedError("it is truncated at max_tokens", answer.text)
-    text = without_thought(answer.text).strip()
-    if answer_format == "text":
-        return _last_object(text)
-    with suppress(ValueError, RecursionError):
-        json.loads(text)
-        return text
-    begin, end = text.find("{"), text.rfind("}") + 1
-    return text[begin:end] if 0 <= begin < end else text
+    text = without_thought(answer.text)
+    verdicts = [
+        (found, inner)
+        for found, fields in json_objects(text)
+        if isinstance(inner := fields.get(form.within) if form.within else fields, dict)
+        and (form.within or not inner.keys().isdisjoint(names))
+    ]
+    if not verdicts:
+        raise MalformedError(f"no JSON object with {form.within or ', '.join(names)}", text)
+    *others, (last, fields) = verdicts
+    scores = _read(fields, names, form, last)
+    for other, fields in others:
+        try:
+            differs = _read(fields, names, form, other) != scores
+        except MalformedError:
+            continue
+        if differs:
+            raise MalformedError("two verdicts that differ", text)
+    return tuple(_expected(answer, last, name) for name in names) if expected else scores
 
 
 def without_thought(text: str) -> str:
-    """Return what a scorer answers after its thought.
-
-    Raises:
-        MalformedError: it is cut off within its thought.
-    """
+    """What a scorer answers after its thought; a MalformedError if it is cut off within that."""
     after = answer_part(text)
     if after is None:
         raise MalformedError("it ends within its thought", text)
     return after
 
 
-def _last_object(text: str) -> str:
-    """Return the last JSON object that is not part of another one."""
-    json_text, last, place = _without_of_five(text), "", text.find("{")
-    while place >= 0:
-        try:
-            _, end = _decoder.raw_decode(json_text, place)
-            last, place = text[place:end], end
-        except (ValueError, RecursionError):
-            place += 1
-        place = text.find("{", place)
-    if last:
-        return last
-    # None: the message shows what comes nearest.
-    end = text.rfind("}") + 1
-    start = text.rfind("{", 0, end)
-    if start < 0:
-        raise MalformedError("no JSON object", text)
-    return text[start:end]
+def json_objects(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """The JSON objects in a text that are not part of others, as they are written and as read.
 
-
-def _without_of_five(text: str) -> str:
-    """Return the text, of the same length, with 4 for 4/5."""
-    return _OF_FIVE.sub(lambda found: found[1].ljust(len(found[0])), text)
-
-
-def _pairs(json_text: str, text: str) -> list[tuple[str, Any]]:
-    """Return the fields of a JSON object; none if it is something else.
-
-    Raises:
-        MalformedError: it is no JSON; the message shows `text`.
+    4/5 is no JSON, and is read as 4. An object that has a name twice is none.
     """
-    try:
-        pairs: list[tuple[str, Any]] = json.loads(json_text, object_pairs_hook=list)
-    except (ValueError, RecursionError):
-        raise MalformedError("no JSON", text) from None
-    return pairs if json_text[:1] == "{" else []
+    found, place = [], text.find("{")
+    of_five = _OF_FIVE.sub(lambda each: each[1].ljust(len(each[0])), text)
+    decoder = json.JSONDecoder(object_pairs_hook=_unambiguous)
+    while place >= 0:
+        end = place + 1
+        for each in dict.fromkeys((text, of_five)):
+            with suppress(ValueError, RecursionError):
+                fields, end = decoder.raw_decode(each, place)
+                found.append((text[place:end], fields))
+                break
+        place = text.find("{", end)
+    return found
 
 
-def _scores(text: str, dimensions: Sequence[str]) -> list[int]:
-    pairs = [pair for pair in _pairs(_without_of_five(text), text) if pair[0] in dimensions]
-    if sorted(name for name, _ in pairs) != sorted(dimensions):
-        raise MalformedError(f"not the scores of {', '.join(dimensions)}", text)
-    scores = {name: _score(value) for name, value in pairs}
-    for name, value in pairs:
-        if scores[name] not in _SCORES:
-            found = f"{name} is {json.dumps(value)[:20]}"
-            raise MalformedError(f"{found}, not an integer from {LEAST} to {MOST}", text)
-    return [int(scores[name]) for name in dimensions]
+def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError
+    return dict(pairs)
 
 
-def _score(value: object) -> float:
-    """Return what a value says as a number; NaN if it says none."""
-    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
-        with suppress(ValueError, OverflowError):
-            return float(value)
-    return math.nan
+def _read(
+    fields: Mapping[str, Any], names: Sequence[str], form: VerdictForm, text: str
+) -> tuple[float, ...]:
+    values = []
+    for name in names:
+        value = form.read(fields.get(name))
+        if value is None:
+            found = json.dumps(fields[name])[:20] if name in fields else "missing"
+            raise MalformedError(f"{name} is {found}, not {form.right}", text)
+        values.append(value)
+    return tuple(values)
 
 
 def _expected(answer: ScorerAnswer, verdict: str, name: str) -> float:
@@ -335,10 +276,16 @@ def _expected(answer: ScorerAnswer, verdict: str, name: str) -> float:
     A score that is not among the most probable tokens has probability 0.
     Source: G-Eval, https://arxiv.org/abs/2303.16634.
     """
-    best = _logprobs(_token_of(answer, verdict, name))
-    highest = max(best.values())
-    weights = {score: math.exp(logprob - highest) for score, logprob in best.items()}
-    return sum(score * weight for score, weight in weights.items()) / sum(weights.values())
+    token = _token_of(answer, verdict, name)
+    if not _ONE_DIGIT.fullmatch(token.text):
+        raise MalformedError("a score shares its token", token.text)
+    # Several tokens may be of one score, such as `4` and ` 4`.
+    digits = [(_ONE_DIGIT.fullmatch(text), logprob) for text, logprob in token.top]
+    known = [(int(digit[1]), logprob) for digit, logprob in digits if digit]
+    known = [(score, logprob) for score, logprob in known if score in _SCORES]
+    highest = max(logprob for _, logprob in known)
+    weights = [math.exp(logprob - highest) for _, logprob in known]
+    return sum(score * w for (score, _), w in zip(known, weights, strict=True)) / sum(weights)
 
 
 def _token_of(answer: ScorerAnswer, verdict: str, name: str) -> AnswerToken:
@@ -355,21 +302,3 @@ def _token_of(answer: ScorerAnswer, verdict: str, name: str) -> AnswerToken:
             return token
         at -= len(token.text)
     raise AssertionError("a verdict ends with a brace")
-
-
-def _logprobs(token: AnswerToken) -> dict[int, float]:
-    """Log-probability of each score; several tokens of one, such as `4` and ` 4`, are summed."""
-    if not _ONE_DIGIT.fullmatch(token.text):
-        raise MalformedError("a score shares its token", token.text)
-    found: dict[int, float] = {}
-    for text, logprob in token.top:
-        digit = _ONE_DIGIT.fullmatch(text)
-        if digit and (score := int(digit[1])) in _SCORES:
-            before = found.get(score, -math.inf)
-            most, least = max(before, logprob), min(before, logprob)
-            found[score] = most + math.log1p(math.exp(least - most))
-    return found
-
-
-def _shown(text: str) -> str:
-    return " ".join(text.split())[:200] or "empty"

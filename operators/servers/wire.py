@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from enum import Enum
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
-from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
+from pydantic import BaseModel, FiniteFloat, ValidationError, model_validator
 
 from ..errors import EngineError
 from ..json_text import as_utf8
@@ -24,7 +25,6 @@ from .options import Dialect
 # in which most models write them.
 
 _OPENS, _CLOSES = "<think>", "</think>"
-_CALL, _END_OF_CALL = "<tool_call>\n", "\n</tool_call>"
 _FIELDS = {"text": "text", "output_text": "text", "thinking": "thinking", "refusal": "refusal"}
 """Where the parts of each kind have their text."""
 _LONGEST_KIND = 40  # characters of one that is not known
@@ -38,24 +38,21 @@ class ChatMessage(BaseModel):
     content: str | None = None
     refusal: str | None = None  # why the model refuses to answer
     thought: str = ""  # what it thought before, if the server gives that apart
-    # its tool calls, if the server gives them apart: a name, and arguments as the model wrote them,
-    # or as an object
-    calls: tuple[tuple[str, str | dict[str, Any]], ...] = ()
+    calls: tuple[str, ...] = ()  # its tool calls as models write them, if the server does
 
     @model_validator(mode="before")
     @classmethod
     def _from_fields_of_servers(cls, fields: Any) -> Any:
         if not isinstance(fields, Mapping):
             return fields
-        names = ("reasoning_content", "reasoning")
-        thoughts = [fields[name] for name in names if isinstance(fields.get(name), str)]
         content, refusal = fields.get("content"), fields.get("refusal")
+        thoughts = [fields.get("reasoning_content"), fields.get("reasoning")]
         if isinstance(content, list):
-            texts = list(_texts(content))
-            thoughts += ["".join(text for field, text in texts if field == "thinking")]
-            refusal = refusal or "".join(text for field, text in texts if field == "refusal")
-            found = [text for field, text in texts if field == "text"]
-            content = "".join(found) if found else None
+            texts = defaultdict[str, str](str)
+            for field, text in _texts(content):
+                texts[field] += text
+            thoughts.append(texts["thinking"])
+            refusal, content = refusal or texts["refusal"], texts.get("text")
         legacy = fields.get("function_call")
         has_legacy = isinstance(legacy, Mapping) and any(legacy.values())
         called = fields.get("tool_calls") or ([{"function": legacy}] if has_legacy else [])
@@ -64,24 +61,20 @@ class ChatMessage(BaseModel):
         return {
             "content": content,
             "refusal": refusal,
-            "thought": next(filter(None, thoughts), ""),
+            "thought": next((each for each in thoughts if each and isinstance(each, str)), ""),
             "calls": tuple(_calls(called)),
         }
 
     def whole_text(self) -> str | None:
-        r"""Return all that the model wrote; None where there is no message, or a call that is none.
+        r"""All that the model wrote; None where there is no message, or a call that is none.
 
         A thought without anything after it is not closed: it may have been cut off.
 
-        Example:
-            >>> message = {"reasoning": "3 * 4 is 12.", "content": "It is 12."}
-            >>> ChatMessage.model_validate(message).whole_text()
-            '<think>\n3 * 4 is 12.\n</think>\n\nIt is 12.'
-            >>> ChatMessage.model_validate({"reasoning": "3 * 4"}).whole_text()
-            '<think>\n3 * 4'
+        >>> message = {"reasoning": "3 * 4 is 12.", "content": "It is 12."}
+        >>> ChatMessage.model_validate(message).whole_text()
+        '<think>\n3 * 4 is 12.\n</think>\n\nIt is 12.'
         """
-        calls = [_CALL + _call_text(*call) + _END_OF_CALL for call in self.calls]
-        parts = [*filter(None, [self.content]), *calls]
+        parts = [*filter(None, [self.content]), *self.calls]
         text, thought = "\n".join(parts), self.thought
         if not thought or text.lstrip().startswith(_OPENS):
             return text if parts else self.content
@@ -94,11 +87,8 @@ class ChatMessage(BaseModel):
 
 
 def _texts(parts: list[Any]) -> Iterator[tuple[str, str]]:
-    """The texts of parts, which may have parts themselves, each with the field that it stands in.
-
-    Raises:
-        ValueError: a part is something else than a text, a thought or a refusal.
-    """
+    """The texts of parts, which may have parts themselves, each with the field that it stands in;
+    a ValueError where a part is something else than a text, a thought or a refusal."""
     for part in parts:
         if isinstance(part, str):
             yield "text", part
@@ -118,21 +108,18 @@ def _texts(parts: list[Any]) -> Iterator[tuple[str, str]]:
             raise ValueError(f"content has a part of kind {kind!r} without a text")
 
 
-def _calls(tool_calls: Any) -> Iterator[tuple[str, str | dict[str, Any]]]:
+def _calls(tool_calls: Any) -> Iterator[str]:
     for each in tool_calls if isinstance(tool_calls, list) else ():
         function = each.get("function") if isinstance(each, Mapping) else None
-        if isinstance(function, Mapping) and isinstance(function.get("name"), str):
-            arguments = function.get("arguments")
-            yield function["name"], arguments if isinstance(arguments, (str, dict)) else {}
-
-
-def _call_text(name: str, arguments: str | Mapping[str, Any]) -> str:
-    """A call as a JSON object, its arguments as they were written where that is an object."""
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    with suppress(ValueError, RecursionError):
-        if isinstance(json.loads(text or "{}", strict=False), dict):
-            return f'{{"name": {json.dumps(name)}, "arguments": {text or "{}"}}}'
-    return json.dumps({"name": name, "arguments": text}, ensure_ascii=False)
+        if isinstance(function, Mapping) and isinstance(name := function.get("name"), str):
+            arguments = function.get("arguments") or "{}"
+            if not isinstance(arguments, str):
+                arguments = json.dumps(arguments, ensure_ascii=False)
+            call = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
+            with suppress(ValueError, RecursionError):
+                if isinstance(json.loads(arguments, strict=False), dict):  # As it was written.
+                    call = f'{{"name": {json.dumps(name)}, "arguments": {arguments}}}'
+            yield f"<tool_call>\n{call}\n</tool_call>"
 
 
 # --- Answers, and what an error means -------------------------------------------------
@@ -140,9 +127,7 @@ def _call_text(name: str, arguments: str | Mapping[str, Any]) -> str:
 WireModel = TypeVar("WireModel", bound=BaseModel)
 ChoiceT = TypeVar("ChoiceT", bound="ChatChoice")
 _BUSY = frozenset({408, 425, 429})
-_UNSUPPORTED = frozenset(
-    {501, 505}
-)  # Not implemented, unsupported version of HTTP: retrying cannot help.
+_UNSUPPORTED = frozenset({501, 505})  # Not implemented, and the like: retrying cannot help.
 _REFUSED = frozenset({400, 413, 414, 422, 451})
 _PAYMENT_REQUIRED = 402
 _NOT_PAID = frozenset({"insufficient_quota", "billing_not_active", "exceeded_current_quota_error"})
@@ -173,7 +158,6 @@ class RetryClass(Enum):
     """The server refuses the request and will refuse it again. Uses up all attempts."""
 
     def cost(self, attempts: int) -> int:
-        """Return how many of a request's `attempts` this uses up."""
         return {
             RetryClass.OVERLOADED: 0,
             RetryClass.SERVER_FAILED: 1,
@@ -185,12 +169,8 @@ class RetryClass(Enum):
 class AttemptError(Exception):
     """An attempt at a request that gave no usable answer.
 
-    Args:
-        reason: a slug.
-        detail: the server's message, or what was wrong.
-        retry_class: why it failed.
-        after: seconds that the server asks to wait before the next attempt.
-        right: what to set so that the server may answer, as an instruction; empty if unknown.
+    `reason` is a slug, `detail` the server's message or what was wrong, `after` the seconds that
+    the server asks to wait, and `right` what to set so that it may answer; empty if unknown.
     """
 
     def __init__(
@@ -208,7 +188,6 @@ class AttemptError(Exception):
 
     @property
     def line(self) -> str:
-        """What was wrong, and what to set."""
         return f"{self.detail.rstrip('.')}; {self.right}" if self.right else self.detail
 
 
@@ -222,7 +201,7 @@ class HttpResponse(NamedTuple):
 
 
 def endpoint(base: str, api: Api) -> str:
-    """Return the address to post to.
+    """The address to post to.
 
     >>> endpoint("http://localhost:8000/v1", "generate")
     'http://localhost:8000/inference/v1/generate'
@@ -244,15 +223,9 @@ def check_status(response: HttpResponse, base: str) -> None:
     if status == 200:
         return
     message = f"{status}: {error_text(response.body)}"
-    _check_paid(status, response.body, base, message)
-    if status in _REFUSED:
-        raise AttemptError("request_refused", message, RetryClass.REFUSED)
-    if status == 429:
-        after = _seconds(response.retry_after)
-        raise AttemptError("rate_limited", message, RetryClass.OVERLOADED, after=after)
-    if status in _BUSY or (status >= 500 and status not in _UNSUPPORTED):
-        after = _seconds(response.retry_after)
-        raise AttemptError("server_error", message, RetryClass.SERVER_FAILED, after=after)
+    if (error := _error(status, response.body, base, message)) is not None:
+        error.after = _seconds(response.retry_after)
+        raise error
     if 300 <= status < 400:
         found = f"{base} redirects requests to '{response.location}'"
         raise EngineError(found, "set base_url to the address of the server")
@@ -261,21 +234,41 @@ def check_status(response: HttpResponse, base: str) -> None:
     raise EngineError(f"{base} answers {message}", "is base_url right?")
 
 
-def _check_paid(status: int | None, body: bytes, base: str, message: str) -> None:
-    """Pass an error that is not about money.
+def error_in_answer(body: bytes, base: str) -> AttemptError | None:
+    """The error that an answer with status 200 is, as where a proxy passes on that of a server; an
+    EngineError as in `check_status`."""
+    found = _object_in(body)
+    code = _status_in(found)
+    is_error = isinstance(found.get("message"), str) and "choices" not in found
+    is_error = is_error and (found.get("object") == "error" or (code or 0) >= 400)
+    error = found.get("error") or (found if is_error else None)
+    if not error:
+        return None
+    message = f"200, but an error: {error_text(body)}"
+    code = _status_in(error) if isinstance(error, dict) else None
+    known = _error(code, body, base, message)
+    return known or AttemptError("server_error", message, RetryClass.SERVER_FAILED)
 
-    Raises:
-        EngineError: the server answers only once someone has paid.
-    """
+
+def _error(status: int | None, body: bytes, base: str, message: str) -> AttemptError | None:
+    """The error with this status or code, where another attempt or prompt may succeed; an
+    EngineError where the server answers only once someone has paid."""
     if status == _PAYMENT_REQUIRED or refusal_in(body).code in _NOT_PAID:
         right = "does the account of the key have credit? see api_key_env"
         raise EngineError(f"{base} answers {message.rstrip('.')}", right)
+    if status in _REFUSED:
+        return AttemptError("request_refused", message, RetryClass.REFUSED)
+    if status == 429:
+        return AttemptError("rate_limited", message, RetryClass.OVERLOADED)
+    if status in _BUSY or ((status or 0) >= 500 and status not in _UNSUPPORTED):
+        return AttemptError("server_error", message, RetryClass.SERVER_FAILED)
+    return None
 
 
 def model_not_found(
     model: str, url: str, models: HttpResponse, hint: str, place: str = ""
 ) -> EngineError:
-    """Return the error to raise if posting to `url` gives 404."""
+    """The error to raise if posting to `url` gives 404."""
     server = f"the server {place}" if place else "the server"
     known = served_models(models)
     if not known:
@@ -286,10 +279,10 @@ def model_not_found(
 
 
 def served_models(models: HttpResponse) -> list[str]:
-    """Return the names in the response of `/v1/models`; none if it is something else."""
+    """The names in the response of `/v1/models`; none if it is something else."""
     try:
-        return [entry.id for entry in _ModelList.model_validate_json(models.body).data]
-    except ValidationError:
+        return [str(entry["id"]) for entry in _object_in(models.body).get("data", ())]
+    except (TypeError, LookupError):
         return []
 
 
@@ -316,48 +309,19 @@ def refusal_in(body: bytes) -> ServerRefusal:
         names = [error.get(name) for name in ("param", "code", "type")]
         param, code, kind = (name if isinstance(name, str) else "" for name in names)
         return ServerRefusal(message, param, kind if kind in _NOT_PAID else code)
-    with suppress(ValidationError):
-        first = _FieldErrors.model_validate(found).detail[0]
-        name = ".".join(str(part) for part in first.loc if part != "body")
-        return ServerRefusal(f"{name}: {first.msg}", name)
+    with suppress(TypeError, LookupError):
+        first = found["detail"][0]
+        name = ".".join(str(part) for part in first["loc"] if part != "body")
+        return ServerRefusal(f"{name}: {first['msg']}", name)
     return ServerRefusal(body[:300].decode(errors="replace"))
 
 
-def error_in_answer(body: bytes, base: str) -> AttemptError | None:
-    """The error that an answer with status 200 is, as where a proxy passes on that of a server.
-
-    Raises:
-        EngineError: see `check_status`.
-    """
-    found = _object_in(body)
-    error = found.get("error") or (found if _is_error(found) else None)
-    if not error:
-        return None
-    message = f"200, but an error: {error_text(body)}"
-    code = _status_in(error) if isinstance(error, dict) else None
-    _check_paid(code, body, base, message)
-    if code in _REFUSED:
-        return AttemptError("request_refused", message, RetryClass.REFUSED)
-    if code == 429:
-        return AttemptError("rate_limited", message, RetryClass.OVERLOADED)
-    return AttemptError("server_error", message, RetryClass.SERVER_FAILED)
-
-
-def _is_error(answer: Mapping[str, Any]) -> bool:
-    """Return whether a JSON object is an error itself, with a code and a message."""
-    if "choices" in answer or not isinstance(answer.get("message"), str):
-        return False
-    return answer.get("object") == "error" or (_status_in(answer) or 0) >= 400
-
-
 def _status_in(error: Mapping[str, Any]) -> int | None:
-    """Return the status that an error has as its code, a number or its digits."""
     code = str(error.get("code"))
     return int(code) if re.fullmatch("[1-9][0-9]{2}", code) else None
 
 
 def _object_in(body: bytes) -> dict[str, Any]:
-    """Return a body that is a JSON object; empty if it is something else."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
@@ -388,11 +352,8 @@ class ChatCompletion(BaseModel, Generic[ChoiceT]):
     choices: list[ChoiceT]
 
     def the_choice(self, dialect: Dialect = _PLAIN) -> ChoiceT:
-        """Return its only choice, which ended by itself (`stop`) or was cut off (`length`).
-
-        Raises:
-            AttemptError: there is no such choice, or the model refuses to answer.
-        """
+        """Its only choice, which ended by itself (`stop`) or was cut off (`length`); an
+        AttemptError if there is no such choice, or the model refuses to answer."""
         if len(self.choices) != 1:
             raise bad_response(f"{len(self.choices)} choices, not 1")
         (choice,) = self.choices
@@ -416,27 +377,8 @@ class LogProb(BaseModel):
     logprob: FiniteFloat
 
 
-class _FieldError(BaseModel):
-    loc: list[str | int]
-    msg: str
-
-
-class _FieldErrors(BaseModel):
-    """What FastAPI says of fields of a request."""
-
-    detail: list[_FieldError] = Field(min_length=1)
-
-
-class _ModelEntry(BaseModel):
-    id: str
-
-
-class _ModelList(BaseModel):
-    data: list[_ModelEntry]
-
-
 def parse_body(kind: type[WireModel], body: bytes) -> WireModel:
-    """Return the body of an answer, as a model of that kind.
+    """The body of an answer, as a model of that kind.
 
     Half a pair of surrogates, as of an emoji that was cut, is a `?` in it.
 
@@ -459,46 +401,34 @@ def parse_body(kind: type[WireModel], body: bytes) -> WireModel:
 
 
 def check_not_refused(refusal: str | None, finish_reason: str | None) -> None:
-    """Pass an answer that was not refused.
-
-    Raises:
-        AttemptError: the model refuses to answer, or a content filter withholds the answer.
-    """
+    """Raise an AttemptError if the model refuses to answer, or a filter withholds the answer."""
     if refusal or finish_reason == "content_filter":
         detail = refusal or "the server's content filter"
         raise AttemptError("content_refused", detail, RetryClass.REFUSED)
 
 
 def bad_response(detail: str, right: str = "") -> AttemptError:
-    """Return the error to raise if an answer is not what was requested."""
+    """The error to raise if an answer is not what was requested."""
     return AttemptError("bad_response", detail, RetryClass.BAD_ANSWER, right=right)
 
 
 def unknown_ending(what: str, finish_reason: str | None, place: str = "") -> AttemptError:
-    """Return the error to raise if a response has a finish reason that means nothing here."""
-    name = "null" if finish_reason is None else _yaml_key(finish_reason)
+    """The error to raise if a response has a finish reason that means nothing here."""
+    name = "null" if finish_reason is None else finish_reason
+    if finish_reason is not None and not _PLAIN_KEY.fullmatch(name):
+        name = json.dumps(name, ensure_ascii=not name.isprintable())  # As YAML has to have it.
+    means, right = "stop", "if it is then complete, or length if it is cut off"
     if name in _FAILED:
-        setting = in_server(place, f"finish_reasons: {{{name}: length}}")
-        right = f"set {setting} to take it as cut off"
-    else:
-        setting = in_server(place, f"finish_reasons: {{{name}: stop}}")
-        right = f"set {setting} if it is then complete, or length if it is cut off"
-    return bad_response(f"{what} finished with {finish_reason!r}", right)
-
-
-def _yaml_key(text: str) -> str:
-    """Text as a key in a YAML flow mapping, in quotes where it needs them."""
-    if _PLAIN_KEY.fullmatch(text):
-        return text
-    return json.dumps(text, ensure_ascii=not text.isprintable())
+        means, right = "length", "to take it as cut off"
+    setting = in_server(place, f"finish_reasons: {{{name}: {means}}}")
+    return bad_response(f"{what} finished with {finish_reason!r}", f"set {setting} {right}")
 
 
 def in_server(place: str, field: str) -> str:
-    """Return a field of `Dialect` as it stands in a recipe.
+    """A field of `Dialect` as it stands in a recipe.
 
-    Example:
-        >>> in_server("openai", "index: by_order")
-        'openai: {server: {index: by_order}}'
+    >>> in_server("openai", "index: by_order")
+    'openai: {server: {index: by_order}}'
     """
     text = f"server: {{{field}}}"
     return f"{place}: {{{text}}}" if place else text
@@ -528,15 +458,11 @@ _FOR_TRAINING = ("return_token_ids", "logprobs", "top_k", "min_p", "repetition_p
 
 
 def advice(body: bytes, sent: Mapping[str, Any], dialect: Dialect, place: str = "") -> str:
-    """Return what to set so that the server may take a request that it has refused.
+    """What to set so that the server may take a request that it has refused, as an instruction;
+    empty if it is unknown, or the prompt that is refused.
 
-    Returns:
-        An instruction with the field; empty if it is unknown, or the prompt that is refused.
-
-    Example:
-        >>> body = b'{"error": {"message": "n must be 1"}}'
-        >>> advice(body, {"n": 4}, Dialect(), "openai")
-        'set openai: {server: {one_sample_per_request: true}}'
+    >>> advice(b'{"error": {"message": "n must be 1"}}', {"n": 4}, Dialect(), "openai")
+    'set openai: {server: {one_sample_per_request: true}}'
     """
     fields = {**sent, **sent.get("sampling_params", {})}
     for name, value in _candidates(refusal_in(body), fields, dialect):

@@ -66,7 +66,7 @@ class _VerifierServer(CommandProcess):
     """
 
     def __init__(self) -> None:
-        super().__init__("verifier.worker", json.dumps(python_path()))
+        super().__init__("verifier.worker", json.dumps(python_path()).encode())
         self._lock = threading.Lock()
         receive(self.link)  # It is ready.
 

@@ -23,7 +23,7 @@ from ...operators.arrow_compute import pc
 from ...operators.columns import RIGHT
 from ...operators.confidence import Interval95, wilson_interval
 from ...operators.errors import RejuiceError
-from ...operators.groups import Array, uniform_N
+from ...operators.groups import Array
 from ...operators.logs import visible
 from ...operators.mapper.unit_test_mapper import UnitTestMapper
 from ...operators.sandbox.grading import AssertCase, Weakness
@@ -32,7 +32,7 @@ from ...operators.workers import usable_cores
 from ..console import path_text
 from ..dataset.files import write_file
 from ..engine.conditional_step import matching
-from .reward_hacking import ALPHA, SignResult
+from .reward_hacking import ALPHA, SignResult, p_text
 from .stored import Stored
 from .verdicts import (
     CHANGE,
@@ -57,16 +57,12 @@ from .verdicts import (
 #     interval: Wilson's of p with n_eff = q (1 - q) / Var,  q = sum W_h q_h
 #     its lower end, for x = floor(p n_eff) up to 3: at most chi2(0.05; 2 max(x, 1)) / (2 n_eff)
 #
-# q_h keeps a stratum without an error from having no variance. Nothing is taken off for strata that
-# are drawn whole (no finite population correction), so the interval is rather too wide for these
-# rows.
+# q_h keeps a stratum without an error from having no variance. There is no finite population
+# correction, so the interval is rather too wide for these rows.
 #
-# Sources: W. G. Cochran, Sampling Techniques, 1977, chapter 5 (stratified proportions); E. L. Korn
-# and B. I. Graubard, Confidence intervals for proportions with small expected number of positive
-# counts, Survey Methodology 24, 1998 (an effective number of trials); L. D. Brown, T. T. Cai and A.
-# DasGupta, Interval estimation for a binomial proportion, Statistical Science 16, 2001 (the lower
-# end of Wilson's interval for a few errors, which is otherwise too high: one error in a sample is
-# no proof of many).
+# Sources: W. G. Cochran, Sampling Techniques, 1977, chapter 5; E. L. Korn and B. I. Graubard,
+# Survey Methodology 24, 1998 (an effective number of trials); L. D. Brown, T. T. Cai and A.
+# DasGupta, Statistical Science 16, 2001 (the lower end of Wilson's interval for a few errors).
 
 RIGHT_STRATA = ("right, recheck right", "right, recheck wrong", "right, no recheck")
 WRONG_STRATA = ("wrong, recheck wrong", "wrong, recheck right", "wrong, no recheck", "no answer")
@@ -102,33 +98,25 @@ def allocate(sizes_H: Sequence[int], sample: int) -> list[int]:
         [73, 10, 0, 107, 0, 0, 10]
     """
     sizes = np.array(sizes_H)
-    if sample >= sizes.sum():
-        return [int(size) for size in sizes]
     least = np.minimum(sizes, LEAST)
-    if sample < least.sum():
+    if min(sample, sizes.sum()) < least.sum():
         found = f"--sample {sample} is too few for {int((sizes > 0).sum())} strata"
         raise DataError(found, f"give {int(least.sum())} or more")
-    disagree = np.isin(STRATA, DISAGREE)
-    free = sample - int(least[~disagree].sum())
-    wanted = min(int(sizes[disagree].sum()), max(sample // 2, int(least[disagree].sum())), free)
-    drawn = np.zeros_like(sizes)
-    drawn[disagree] = _shared_out(sizes[disagree], least[disagree], wanted)
-    rest = sample - wanted
-    drawn[~disagree] = _shared_out(sizes[~disagree], least[~disagree], rest)
+    drawn, disagree = least, np.isin(STRATA, DISAGREE)
+    _fill(drawn, sizes, disagree, min(sample // 2, sample - int(drawn[~disagree].sum())))
+    _fill(drawn, sizes, ~disagree, sample - int(drawn[disagree].sum()))
     # Strata that agree may be smaller than what is left for them.
-    drawn[disagree] = _shared_out(
-        sizes[disagree], drawn[disagree], sample - int(drawn[~disagree].sum())
-    )
+    _fill(drawn, sizes, disagree, sample - int(drawn[~disagree].sum()))
     return [int(each) for each in drawn]
 
 
-def _shared_out(sizes: Array, least: Array, wanted: int) -> Array:
-    """`wanted` in proportion to sizes, between `least` and the size of each, one by one."""
-    found = least.copy()
-    for _ in range(min(wanted, int(sizes.sum())) - int(least.sum())):
-        lack = np.where(found < sizes, sizes / np.maximum(found, 1), -1.0)
-        found[int(np.argmax(lack))] += 1
-    return found
+def _fill(drawn: Array, sizes: Array, of: Array, wanted: int) -> None:
+    """Draw more of some strata, one by one, in proportion to their sizes."""
+    for _ in range(wanted - int(drawn[of].sum())):
+        lack = np.where(of & (drawn < sizes), sizes / np.maximum(drawn, 1), -1.0)
+        if lack.max() < 0:
+            return
+        drawn[int(np.argmax(lack))] += 1
 
 
 def draw(graded: GradedRows, strata_N: Array, sample: int, seed: int) -> list[int]:
@@ -137,26 +125,12 @@ def draw(graded: GradedRows, strata_N: Array, sample: int, seed: int) -> list[in
     Raises:
         DataError: the sample is too small, see `allocate`.
     """
-    if not len(strata_N):
-        return []
     sizes_H = np.bincount(strata_N, minlength=len(STRATA))
-    uniform = _uniform(graded, seed)
+    uniform = np.random.default_rng(seed).random(graded.table.num_rows)
     found: list[int] = []
     for stratum, n in enumerate(allocate(sizes_H.tolist(), sample)):
         rows = np.flatnonzero(strata_N == stratum)
-        first = rows[np.argsort(uniform[rows], kind="stable")[:n]]
-        found += np.sort(first).tolist()
-    return found
-
-
-def _uniform(graded: GradedRows, seed: int) -> Array:
-    # A prompt may be in several training steps: each set has numbers of its own.
-    names = graded.table["set"]
-    found = np.empty(graded.table.num_rows)
-    starts = np.flatnonzero(np.append(True, np.asarray(names)[1:] != np.asarray(names)[:-1]))
-    for start, end in zip(starts, [*starts[1:], len(found)], strict=True):
-        piece = graded.table.select(["prompt_id"]).slice(start, end - start)
-        found[start:end] = uniform_N(piece, seed=seed, salt=f"audit {names[int(start)]}")
+        found += np.sort(rows[np.argsort(uniform[rows])[:n]]).tolist()
     return found
 
 
@@ -177,12 +151,7 @@ class ErrorRate(NamedTuple):
 
 
 def error_rate(counted: Mapping[str, Counted]) -> ErrorRate:
-    """Return the rate of errors over some strata, by the formula above.
-
-    Example:
-        >>> error_rate({"no answer": Counted(100, 10, 0)}).rate
-        0.0
-    """
+    """Return the rate of errors over some strata, by the formula above."""
     there = [each for each in counted.values() if each.rows]
     known = [each for each in there if each.labelled]
     rows, rows_known = sum(each.rows for each in there), sum(each.rows for each in known)
@@ -206,40 +175,34 @@ def error_rate(counted: Mapping[str, Counted]) -> ErrorRate:
 
 MOST_TESTS = 300
 """Tests that are run on made programs; of more, a seeded sample."""
+_MOST_WEAK, _WIDTH = 10, 80
+_WEAK: Mapping[Weakness, str] = {
+    "nan": "passed by NaN",
+    "cleared": "passed by clearing the argument",
+    "object": "the program sees the expected value, where it returns an object of its own",
+}
 
 
-class WeakTest(NamedTuple):
-    """A test, and why it is weak."""
-
-    test: str
-    why: tuple[Weakness, ...]
-
-
-class TestAudit(NamedTuple):
-    """What is known of the tests of a run."""
-
-    distinct: int  # tests that are assertions; equal ones count once
-    examined: int  # of these, those that were run on made programs
-    weak: tuple[WeakTest, ...]  # of these, the weak ones
-    failed: str = ""  # why none could be run; empty if they could
-
-
-def audit_tests(stored: Stored, seed: int) -> TestAudit | None:
-    """Return which of the assertions that graded a run are weak; None where none did.
-
-    Raises:
-        RejuiceError: the files of the run are damaged.
-    """
+def weak_test_lines(stored: Stored, seed: int) -> Iterator[str]:
+    """Which of the assertions that graded a run are weak; nothing where none did."""
     cases = list(dict.fromkeys(_cases(stored)))
     if not cases:
-        return None
+        return
     drawn = random.Random(seed).sample(range(len(cases)), min(len(cases), MOST_TESTS))
     try:
         found = _examined([cases[at] for at in sorted(drawn)])
     except RejuiceError as error:
-        return TestAudit(len(cases), 0, (), str(error))
-    weak = tuple(WeakTest(case.test, why) for case, why in found if why)
-    return TestAudit(len(cases), len(found), weak)
+        yield f"tests        not run on programs that solve nothing: {error}"
+        return
+    weak = [(case.test, why) for case, why in found if why]
+    of = "" if len(found) == len(cases) else f" of {len(cases):,}"
+    yield f"tests        {len(found):,}{of} distinct assertions, {len(weak):,} weak"
+    for test, why in weak[:_MOST_WEAK]:
+        shown = " ".join(test.split())
+        shown = shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 3]}..."
+        yield f"  {'; '.join(map(_WEAK.__getitem__, why))}: {visible(shown, one_line=True)}"
+    if len(weak) > _MOST_WEAK:
+        yield f"  and {len(weak) - _MOST_WEAK:,} more"
 
 
 def _cases(stored: Stored) -> Iterator[AssertCase]:
@@ -254,16 +217,15 @@ def _cases(stored: Stored) -> Iterator[AssertCase]:
 
 
 def _examined(cases: list[AssertCase]) -> list[tuple[AssertCase, tuple[Weakness, ...]]]:
-    """Tests that could be run, in order, and why they are weak."""
-    from ...operators.sandbox.grading import AssertRunner, BadTestsError, shared_sandbox, weaknesses
+    from ...operators.sandbox.grading import BadTestsError, Grader, shared_sandbox, weaknesses
     from ...operators.sandbox.run import SandboxError, SandboxLimits, check_confinement
 
     check_confinement()
-    runner = AssertRunner(shared_sandbox(), SandboxLimits())
+    grader = Grader(shared_sandbox(), SandboxLimits())
 
     def examine(case: AssertCase) -> tuple[Weakness, ...] | None:
         try:
-            return weaknesses(runner, case)
+            return weaknesses(grader, case)
         except (BadTestsError, SandboxError):
             return None
 
@@ -273,14 +235,9 @@ def _examined(cases: list[AssertCase]) -> list[tuple[AssertCase, tuple[Weakness,
 
 
 # --- Labels: the file for a person to label, and reading it back ----------------------
-# One JSON object per line:
-#
-#     {"kind": "sample", "set": "", "row": 3, "stratum": "right, recheck wrong",
-#      "stratum_rows": 11, "response_id": ..., "prompt": ..., "response": ..., "reference": ...,
-#      "extracted_answer": ..., "verdict": "correct", "recheck": "wrong_answer", "label": null}
-#
-# The person sets `label` to `right`, `wrong` or `unsure`: whether the *response* is right. Lines of
-# kind `metamorphic` are pairs that failed a check, to look at; they take no label.
+# One JSON object per line, see `sample_lines`. The person sets `label` to `right`, `wrong` or
+# `unsure`: whether the *response* is right. Lines of kind `metamorphic` are pairs that failed a
+# check, to look at; they take no label.
 
 LABELS = ("right", "wrong", "unsure")
 _SAMPLE, _FAILING = "sample", "metamorphic"
@@ -350,103 +307,52 @@ class LabelledErrors(NamedTuple):
     false_wrong: ErrorRate  # among the responses graded wrong, those that are right
 
 
-def labelled_errors(path: Path, graded: GradedRows) -> LabelledErrors:
-    """Return the error rates that follow from a labelled file.
-
-    Strata and their sizes are those of the file, as the sample was drawn from them.
+def labelled_errors(path: Path, graded: GradedRows, strata_N: Array) -> LabelledErrors:
+    """Return the error rates that follow from a labelled file; rows without a line have no label.
 
     Raises:
         DataError: it cannot be read, a label is none of `LABELS`, or a row is not of this run.
     """
-    rows = _RowsByPlace(graded)
-    seen: dict[int, int] = {}
-    labels: Counter[str | None] = Counter()
-    sizes: dict[str, int] = {}
-    known: Counter[str] = Counter()
-    errors: Counter[str] = Counter()
+    names = ("set", "row", "response_id", "verdict")
+    rows = graded.table.select(names).to_pylist()
+    places = {repr((row["set"], row["row"])): at for at, row in enumerate(rows)}
+    found: dict[int, tuple[int, str | None]] = {}  # by row: the line, and the label
     for number, line in _objects(path):
         if line.get("kind") == _FAILING:
             continue
-        where = f"{path}, line {number}"
-        label, stratum = _label(line, where), _stratum(line, where)
-        row = rows.find(line, where)
-        if row in seen:
-            found = f"the row is on line {seen[row]}, too"
-            raise DataError(found, "label it once", where=where)
-        seen[row] = number
-        if sizes.setdefault(stratum, line["stratum_rows"]) != line["stratum_rows"]:
-            raise DataError("stratum_rows is not as above", "leave it as it was", where=where)
-        labels[label] += 1
-        if label in ("right", "wrong"):
-            known[stratum] += 1
-            errors[stratum] += (label == "right") != (stratum in RIGHT_STRATA)
-    if not seen:
+        where, label = f"{path}, line {number}", line.get("label") or None
+        at = places.get(repr((line.get("set"), line.get("row"))), -1)
+        if at < 0 or any(rows[at][name] != line.get(name) for name in names):
+            raise DataError("the row is not in this run", "give its own labels", where=where)
+        if label not in (None, *LABELS):
+            shown = ascii(label)[:40]
+            raise DataError(f"label is {shown}", "write right, wrong or unsure", where=where)
+        if at in found:
+            first = f"the row is on line {found[at][0]}, too"
+            raise DataError(first, "label it once", where=where)
+        found[at] = number, label
+    if not found:
         raise DataError(f"{path} has no rows to label", "give the file that an audit has written")
-    counted = {name: Counted(size, known[name], errors[name]) for name, size in sizes.items()}
-    right = _with_removed(counted, RIGHT_STRATA, rows.right, path)
-    wrong = _with_removed(counted, WRONG_STRATA, graded.table.num_rows - rows.right, path)
+    labels = Counter(label for _, label in found.values())
+    known, errors = Counter[int](), Counter[int]()
+    for at, (_, label) in found.items():
+        if label in ("right", "wrong"):
+            known[strata_N[at]] += 1
+            errors[strata_N[at]] += (label == "right") != (rows[at]["verdict"] == RIGHT)
+    sizes = np.bincount(strata_N, minlength=len(STRATA)).tolist()
+    counted = {n: Counted(sizes[at], known[at], errors[at]) for at, n in enumerate(STRATA)}
+    right, wrong = ({n: counted[n] for n in names} for names in (RIGHT_STRATA, WRONG_STRATA))
     return LabelledErrors(
         known.total(),
         labels["unsure"],
         labels[None],
-        error_rate({**right, **wrong}),
+        error_rate(counted),
         error_rate(right),
         error_rate(wrong),
     )
 
 
-def _with_removed(
-    counted: Mapping[str, Counted], names: Sequence[str], rows: int, path: Path
-) -> dict[str, Counted]:
-    """Some strata, with those whose lines were removed from the file as one without a label."""
-    there = {name: counted[name] for name in names if name in counted}
-    removed = rows - sum(each.rows for each in there.values())
-    if removed < 0:
-        raise DataError("it is of a run with more rows", "give its own labels", where=str(path))
-    return {**there, f"removed, {names[0]}": Counted(removed, 0, 0)} if removed else there
-
-
-class _RowsByPlace:
-    """The rows of a run by set and place."""
-
-    def __init__(self, graded: GradedRows) -> None:
-        names = ("set", "row", "response_id", "verdict")
-        lists = [graded.table[name].to_pylist() for name in names]
-        self._at = {(a, b): at for at, (a, b) in enumerate(zip(*lists[:2], strict=True))}
-        self._ids, self._verdicts = lists[2], lists[3]
-        self.right = self._verdicts.count("correct")
-
-    def find(self, line: Mapping[str, Any], where: str) -> int:
-        key = (line.get("set"), line.get("row"))
-        at = self._at.get(key) if all(isinstance(each, str | int) for each in key) else None
-        same = at is not None and (
-            self._ids[at] == line.get("response_id") and self._verdicts[at] == line.get("verdict")
-        )
-        if at is None or not same:
-            raise DataError("the row is not in this run", "give its own labels", where=where)
-        return at
-
-
-def _label(line: Mapping[str, Any], where: str) -> str | None:
-    label = line.get("label")
-    if label is None or label == "":
-        return None
-    if label not in LABELS:
-        shown = ascii(label)[:40]
-        raise DataError(f"label is {shown}", "write right, wrong or unsure", where=where)
-    return str(label)
-
-
-def _stratum(line: Mapping[str, Any], where: str) -> str:
-    stratum, size = line.get("stratum"), line.get("stratum_rows")
-    if stratum not in STRATA or not isinstance(size, int) or size < 1:
-        found = "stratum or stratum_rows is not as it was written"
-        raise DataError(found, "change nothing but label", where=where)
-    return str(stratum)
-
-
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects of a file of JSON lines, with the number of their line."""
     try:
         lines = path.read_bytes().split(b"\n")  # Nothing else ends a line, U+2028 does not.
     except OSError as error:
@@ -478,22 +384,30 @@ _INDENT = " " * len(_HEADING)
 
 def sign_lines(signs: Sequence[SignResult]) -> Iterator[str]:
     """Yield the p-values of each set, what was found, and at which false alarm rate."""
-    sets = dict.fromkeys(each.set for each in signs)
-    start = _HEADING
+    sets, start = dict.fromkeys(each.set for each in signs), _HEADING
     for name in sets:
         of_set = [each for each in signs if each.set == name]
-        tested = ", ".join(_p_value(each) for each in of_set if each.p is not None)
         of = f"{_visible(name)}: " if name and len(sets) > 1 else ""
-        yield f"{start}{of}{tested or 'none could be computed'}"
+        known = [
+            f"{_visible(each.name)} {p_text(each.p)}{' *' if each.alarm else ''}"
+            for each in of_set
+            if each.p is not None
+        ]
+        tested = f"p-values: {', '.join(known)}" if known else "no p-value could be computed"
+        yield f"{start}{of}{tested}"
         start = _INDENT
-        yield from _reasons(of_set)
-    m = sum(each.p is not None for each in signs)
+        without = [f"{_visible(each.name)}: {each.reason}" for each in of_set if each.p is None]
+        if without:
+            yield f"{_INDENT}no p-value of {', '.join(without)}"
+        for each in of_set:
+            if each.p is not None and each.reason:
+                yield f"{_INDENT}{_visible(each.name)}: {each.reason}"
     for each in signs:
         if each.alarm:
             of = f" in {_visible(each.set)}" if len(sets) > 1 else ""
-            effect = f"effect {each.effect:.2f}"
+            effect = f"p {p_text(each.p or 0.0)}, effect {each.effect:.2f}"
             yield f"{_INDENT}* {_visible(each.name)}{of}: {effect}; rows: add --rows {_slug(each)}"
-    if m:
+    if m := sum(each.p is not None for each in signs):
         found = "found" if any(each.alarm for each in signs) else "nothing found"
         yield (
             f"{_INDENT}{found} at a family-wise false alarm rate of {ALPHA:.0%} (Holm over {m}): "
@@ -517,38 +431,15 @@ def sign_row_lines(signs: Sequence[SignResult], name: str) -> Iterator[str]:
                 yield json.dumps({"response_id": row, "sign": each.name, "set": each.set})
 
 
-def _p_value(sign: SignResult) -> str:
-    assert sign.p is not None
-    text = f"{sign.p:.4f}" if sign.p < 0.01 else f"{sign.p:.2f}"
-    return f"{_visible(sign.name)} {text}{' *' if sign.alarm else ''}"
-
-
-def _reasons(signs: Sequence[SignResult]) -> Iterator[str]:
-    without = [f"{_visible(each.name)}: {each.reason}" for each in signs if each.p is None]
-    if without:
-        yield f"{_INDENT}no p-value of {', '.join(without)}"
-    for each in signs:
-        if each.p is not None and each.reason:
-            yield f"{_INDENT}{_visible(each.name)}: {each.reason}"
-
-
 def _slug(sign: SignResult) -> str:
     return _visible(sign.name).replace(" ", "_")
 
 
 def _visible(text: str) -> str:
-    """Return a name as it is, or with what a terminal would not print as escapes."""
-    return text if text.isprintable() else ascii(text)[1:-1]
+    return visible(text, one_line=True)
 
 
 # --- Print what an audit of verdicts has found ----------------------------------------
-
-_MOST_WEAK, _WIDTH = 10, 80
-_WEAK: Mapping[Weakness, str] = {
-    "nan": "passed by NaN",
-    "cleared": "passed by clearing the argument",
-    "object": "the program sees the expected value, where it returns an object of its own",
-}
 
 
 def agreement_lines(
@@ -631,23 +522,6 @@ def metamorphic_lines(
     yield from _checks(change, "stay right")
     if found.failing and listed:
         yield f"  {len(found.failing):,} failing pairs are at the end of {path_text(listed)}"
-
-
-def weak_test_lines(found: TestAudit | None) -> Iterator[str]:
-    """Tests that a program passes without solving its problem; nothing where there are no tests."""
-    if found is None:
-        return
-    if found.failed:
-        yield f"tests        not run on programs that solve nothing: {found.failed}"
-        return
-    of = "" if found.examined == found.distinct else f" of {found.distinct:,}"
-    yield f"tests        {found.examined:,}{of} distinct assertions, {len(found.weak):,} weak"
-    for each in found.weak[:_MOST_WEAK]:
-        shown = " ".join(each.test.split())
-        shown = shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 3]}..."
-        yield f"  {'; '.join(_WEAK[why] for why in each.why)}: {visible(shown, one_line=True)}"
-    if len(found.weak) > _MOST_WEAK:
-        yield f"  and {len(found.weak) - _MOST_WEAK:,} more"
 
 
 def _checks(rates: Sequence[CheckedRate], failing: str) -> Iterator[str]:

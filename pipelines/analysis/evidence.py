@@ -30,18 +30,17 @@ from ...operators.text.embedding import group_grams, usable_texts
 from ...operators.text.minhash import PERMUTATIONS, jaccard
 from ...operators.text.tokens import texts_of
 from ...operators.verifier.answer import FoundAnswer, find_answer
-from ..engine.frame import Frame
 from ..engine.steps import AppliedStep
 from ..recipe.steps import Step
 from .stored import IDS
 
 if TYPE_CHECKING:
-    from ...operators.servers.scoring_mapper import RawAnswer
+    from ...operators.servers.judged_mapper import RawAnswer
 
 # --- By which rule an answer was found, and where it stands in the response -----------
 
 
-def answer_evidence(operator: MathVerifyMapper, table: pa.Table) -> dict[str, pa.Array]:
+def answer_evidence(table: pa.Table) -> dict[str, pa.Array]:
     """`found_by`, rules joined by commas, and `found_at`, such as `120:122`; texts."""
     responses = table["response"].cast(pa.string()).to_pylist()
     found = [FoundAnswer(None) if text is None else find_answer(text) for text in responses]
@@ -68,12 +67,10 @@ def judge_evidence(operator: _KeepsRawAnswers, table: pa.Table) -> dict[str, pa.
     A failure is the malformed answer, or the message of a request that got none. Both are null
     where the cache of the judge does not have them.
     """
-    found = operator.raw_answers(table)
-    scored = [each.text if each and each.reason is None else None for each in found]
-    failed = [each.text if each and each.reason is not None else None for each in found]
+    found = [(each and each.text, each and each.reason) for each in operator.raw_answers(table)]
     return {
-        "raw_answer": pa.array(scored, pa.string()),
-        "raw_failure": pa.array(failed, pa.string()),
+        "raw_answer": pa.array([x if why is None else None for x, why in found], pa.string()),
+        "raw_failure": pa.array([None if why is None else x for x, why in found], pa.string()),
     }
 
 
@@ -85,9 +82,6 @@ def diversity_evidence(operator: DiversityRewardMapper, table: pa.Table) -> dict
 
     Null in rows without text, and where no other response of the group has any. A closed gate
     withholds the reward, not the cosines.
-
-    Raises:
-        RejuiceError: the model of the embeddings cannot be loaded.
     """
     groups, n = Groups.of(table), table.num_rows
     texts = texts_of(table[operator.column])
@@ -126,13 +120,8 @@ def repeat_evidence(
     """`repeats`: the `response_id` of the row that stayed, or the `prompt_id` of the prompt.
 
     Of several, it is the most similar one, and of those the first. Null in rows that stayed, and
-    where the row that stayed is not in the table.
-
-    Args:
-        operator: which decided about the rows.
-        table: rows as the step had them, not necessarily all, in order and in whole groups: the
-            ids and the columns that it reads.
-        reasons: string[N], why it dropped each row; null where it stayed.
+    where the row that stayed is not in the table: rows as the step had them, in order and in whole
+    groups.
     """
     name = "response_id" if operator.unit == "response" else "prompt_id"
     digest = operator.digest(table)
@@ -158,34 +147,24 @@ def _kept_instead(
     keys_N = np.asarray(pc.fill_null(digest["key"], 0))
     rows = np.flatnonzero(compared_N)
     order = rows[np.argsort(keys_N[rows], kind="stable")]
-    bounds = np.flatnonzero(np.diff(keys_N[order])) + 1
-    found_N = np.full(len(keys_N), -1)
-    left = _MOST_PAIRS
-    minhash = operator if isinstance(operator, MinhashDeduplicator) else None
-    signatures = _signatures(digest) if minhash else np.zeros((0, PERMUTATIONS), np.uint8)
-    for same in np.split(order, bounds):
+    found_N, left = np.full(len(keys_N), -1), _MOST_PAIRS
+    packed = digest["signature"].to_pylist() if isinstance(operator, MinhashDeduplicator) else ()
+    values = b"".join(each or bytes(PERMUTATIONS) for each in packed)
+    signatures = np.frombuffer(values, np.uint8).reshape(-1, PERMUTATIONS)
+    for same in np.split(order, np.flatnonzero(np.diff(keys_N[order])) + 1):
         dropped, kept = same[dropped_N[same]], same[~dropped_N[same]]
-        if not len(dropped) or not len(kept):
-            continue
-        if minhash is None:
-            # Of equal texts the first stays, and no other.
-            found_N[dropped] = np.where(kept[0] < dropped, kept[0], -1)
-            continue
         left -= len(dropped) * len(kept)
-        if left < 0:
-            break
-        for row in dropped:
+        for row in dropped if left >= 0 else ():
             earlier = kept[kept < row]
+            if not len(earlier):
+                continue
+            if not isinstance(operator, MinhashDeduplicator):
+                found_N[row] = earlier[0]  # Of equal texts the first stays, and no other.
+                continue
             similar = jaccard(signatures[np.full(len(earlier), row)], signatures[earlier])
-            if len(earlier) and similar.max() >= minhash.threshold:
+            if similar.max() >= operator.threshold:
                 found_N[row] = earlier[similar.argmax()]
     return found_N
-
-
-def _signatures(digest: pa.Table) -> Array:
-    """uint8[N, PERMUTATIONS]."""
-    values = b"".join(each or bytes(PERMUTATIONS) for each in digest["signature"].to_pylist())
-    return np.frombuffer(values, np.uint8).reshape(-1, PERMUTATIONS)
 
 
 # --- What the values that a step wrote rest on: `evidence(step, rows)` ----------------
@@ -200,26 +179,17 @@ _WITH_EVIDENCE = (
 )
 
 
-def evidence(
-    step: Step, table: pa.Table, reasons: Any = None, *, models: bool = False
-) -> Mapping[str, pa.Array]:
-    """Return the evidence of a step, by name, one value for each row; empty where a step has none.
-
-    Raises:
-        RejuiceError: a model that is needed cannot be loaded.
-
-    Example:
-        >>> evidence(verify, pa.table({"response": ["so it is 42"], "reference": ["42"]}))
-        {'found_by': ['last_number'], 'found_at': ['9:11']}
-    """
+def evidence(step: Step, table: pa.Table, reasons: Any = None) -> Mapping[str, pa.Array]:
+    """The evidence of a step, by name, one value for each row; empty where it has none."""
     operator = step.operator
     if isinstance(operator, MathVerifyMapper):
-        return answer_evidence(operator, table)
+        return answer_evidence(table)
     if isinstance(operator, _KeepsRawAnswers):
         return judge_evidence(operator, table)
     if isinstance(operator, DiversityRewardMapper):
+        # No model is loaded to look at a run.
         cheap = operator.backend == "hashed_ngram"
-        return diversity_evidence(operator, table) if cheap or models else {}
+        return diversity_evidence(operator, table) if cheap else {}
     if isinstance(operator, ExactDeduplicator | MinhashDeduplicator) and reasons is not None:
         return repeat_evidence(operator, table, reasons)
     if isinstance(operator, NgramDecontaminationFilter):
@@ -227,14 +197,29 @@ def evidence(
     return {}
 
 
-def has_evidence(step: Step, frame: Frame) -> bool:
-    """Return whether a step may have any on such rows: all that it reads is there, and the ids.
+def evidence_of_rows(parts: Sequence[AppliedStep], rows: Sequence[Array]) -> Mapping[str, pa.Array]:
+    """Return the evidence of some rows that a step had, those of each part after another.
 
-    A question of an evaluation set may be in a row of any kind.
+    The rows are those that the step is about, ascending, with whatever they are compared with.
+
+    Raises:
+        RejuiceError: what is on file does not fit the step.
     """
-    ids = set() if isinstance(step.operator, NgramDecontaminationFilter) else {"response_id"}
-    names = {*ids, *step.operator.reads()}
-    return names <= {*frame.column_names} and isinstance(step.operator, _WITH_EVIDENCE)
+    step = parts[0].step
+    # A question of an evaluation set may be in a row of any kind.
+    ids = [] if isinstance(step.operator, NgramDecontaminationFilter) else ["response_id"]
+    needed = {*ids, *step.operator.reads()}
+    there = all(needed <= {*each.before.column_names} for each in parts)
+    if not there or not isinstance(step.operator, _WITH_EVIDENCE):
+        return {}
+    tables, reasons = list[pa.Table](), list[pa.Array]()
+    for each, own in zip(parts, rows, strict=True):
+        tables.append(seen_by(each, own))
+        why = each.result.change.reasons
+        none = pa.nulls(len(own), pa.string())
+        reasons.append(none if why is None else flat(why).take(pa.array(own)).cast(pa.string()))
+    table = pa.concat_tables(tables, promote_options="permissive")
+    return evidence(step, table, pa.concat_arrays(reasons)) if table.num_rows else {}
 
 
 def seen_by(applied: AppliedStep, rows: Array) -> pa.Table:

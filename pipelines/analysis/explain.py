@@ -6,9 +6,8 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from io import StringIO
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -17,25 +16,30 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import BaseModel
 from rich.cells import cell_len, set_cell_size
-from rich.table import Table
-from rich.text import Text
 
 from ...operators import DataError, Operator, RejuiceError, Scope
 from ...operators.arrow_compute import pc
-from ...operators.columns import NOT_APPLICABLE, columns_of, component_columns, numbers
+from ...operators.columns import (
+    NOT_APPLICABLE,
+    columns_of,
+    component_columns,
+    is_list,
+    numbers,
+)
 from ...operators.condition import described
 from ...operators.groups import Array
 from ...operators.logs import visible
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import COMMON_FIELDS, surviving_rows
-from ..console import Console, figures_table, number_text, path_text, widen_log
+from ..console import Console, number_text, path_text, widen_log
 from ..engine.conditional_step import matching_rows
 from ..engine.frame import Frame
 from ..engine.steps import AppliedStep, iterate_steps
 from ..recipe.recipe import Recipe
 from ..recipe.steps import PLACES, StoredOperator
-from .evidence import evidence, has_evidence, seen_by
+from .evidence import evidence_of_rows
+from .page.build import last_text
 from .stored import IDS, Stored, StoredSet
 
 # --- The evidence of one row in lines -------------------------------------------------
@@ -49,24 +53,16 @@ def evidence_lines(applied: AppliedStep, row: int, *, most: int = 300) -> list[s
 
     Raises:
         RejuiceError: what is on file does not fit the step.
-
-    Example:
-        >>> evidence_lines(applied, 0)
-        ['   found_by: boxed', '   found_at: 7:8']
     """
-    if not has_evidence(applied.step, applied.before):
-        return []
     own = matching_rows(applied.step.operator, applied.before)
     if row not in own:
         return []
     rows = np.intersect1d(_compared_with(applied, row), own)
-    reasons = applied.result.change.reasons
-    taken = None if reasons is None else reasons.take(rows)
-    found = evidence(applied.step, seen_by(applied, rows), taken)
+    found = evidence_of_rows([applied], [rows])
     at = int(np.searchsorted(rows, row))
     values = {name: column[at].as_py() for name, column in found.items()}
     return [
-        f"   {name}: {_cut(_value_text(value), most)}"
+        f"   {name}: {_cut(f'{value:.3f}' if isinstance(value, float) else str(value), most)}"
         for name, value in values.items()
         if value is not None
     ]
@@ -93,24 +89,17 @@ def same_prompt(frame: Frame, row: int) -> Array:
     return rows if len(rows) else np.array([row])
 
 
-def _value_text(value: object) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else visible(str(value), one_line=True)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+def _cut(text: str, most: int | None) -> str:
+    shown = visible(text, one_line=True)
+    is_long = most is not None and len(shown) > most
+    return f"{shown[:most]}… ({len(text):,} characters)" if is_long else shown
 
 
 # --- How the reward and the advantage of one row come about, in lines -----------------
 
 
 def sum_lines(applied: AppliedStep, row: int) -> list[str]:
-    """Return the terms of a reward, or the rewards that an advantage compares; else nothing.
-
-    Example:
-        >>> sum_lines(applied, 1)
-        ['   reward: accuracy 1 x 1 + format 1 x -0.1']
-    """
+    """Return the terms of a reward, or the rewards that an advantage compares; else nothing."""
     operator = applied.step.operator
     if row not in matching_rows(operator, applied.before):
         return []
@@ -196,13 +185,8 @@ class RowPath(NamedTuple):
         last = len(self.places) - 1
         return self.steps[last - 1].after if last else self.source
 
-    def id(self, name: str) -> str | None:
-        """Return its `response_id` or `prompt_id` at its end; None: it has none."""
-        found: str | None = self.value(name)
-        return found
-
     def value(self, name: str) -> Any:
-        """Return what it has in a column at its end; None where the column is not there."""
+        """What it has in a column at its end; None where the column is not there."""
         if name not in self.end.column_names:
             return None
         return self.end.select([name])[name][self.places[-1]].as_py()
@@ -213,13 +197,9 @@ def row_paths(one: StoredSet, name: str, row: str) -> Iterator[RowPath]:
 
     Raises:
         DataError: what the steps did is not on file.
-
-    Example:
-        >>> [path] = row_paths(one, "response_id", "91b58da4")
-        >>> path.number, path.places, path.dropped_by
-        (1, (0, 0, 1, 1, 1, 1, 1, 1, 1), None)
     """
-    for part in _parts(one, name, row):
+    # A row that a step added may be in any part.
+    for part in _parts(one, name, row) or range(one.parts):
         first_row = sum(one.source(before).num_rows for before in range(part))
         source = one.source(part)
         steps = list(iterate_steps(one.recipe.steps, source, one.results(part)))
@@ -241,21 +221,14 @@ def row_paths(one: StoredSet, name: str, row: str) -> Iterator[RowPath]:
 
 def has_row(one: StoredSet, name: str, row: str) -> bool:
     """Whether a set was sampled with a row of that id; rows that steps added do not count."""
-    return name != ROW and any(_starts(one.ids(part), name, row) for part in range(one.parts))
+    return bool(_parts(one, name, row))
 
 
-def _parts(one: StoredSet, name: str, row: str) -> Sequence[int]:
-    """Return those that may have it: all, where it is not among the rows as sampled."""
-    every = range(one.parts)
-    if name == ROW or one.parts == 1:
-        return every
-    return [part for part in every if _starts(one.ids(part), name, row)] or every
-
-
-def _starts(ids: pa.Table, name: str, row: str) -> bool:
-    if name not in ids.column_names:
-        return False
-    return bool(pc.any(pc.starts_with(ids[name].cast(pa.string()), row)).as_py())
+def _parts(one: StoredSet, name: str, row: str) -> list[int]:
+    """Those that were sampled with it; none for a number."""
+    ids = (one.ids(part) if name != ROW else pa.table({}) for part in range(one.parts))
+    columns = (each[name].cast(pa.string()) if name in each.column_names else [] for each in ids)
+    return [at for at, x in enumerate(columns) if len(x) and pc.any(pc.starts_with(x, row)).as_py()]
 
 
 def _matching(frame: Frame, name: str, row: str, first_row: int) -> NDArray[np.bool_]:
@@ -268,7 +241,7 @@ def _matching(frame: Frame, name: str, row: str, first_row: int) -> NDArray[np.b
 
 
 def _number(row: str) -> int | None:
-    """Return the number in `row 5`; None: it is no such text."""
+    """The number in `row 5`; None: it is no such text."""
     return int(row[4:]) if row.startswith(f"{ROW} ") and row[4:].isdecimal() else None
 
 
@@ -292,13 +265,10 @@ _SHORT = re.compile(r"\S+(?: =|:) \S{1,40}")
 def row_lines(path: RowPath, *, everything: bool = False, as_above: bool = False) -> list[str]:
     """Where a row comes from, what each step wrote, on what that rests, and where the row ends.
 
-    Args:
-        path: of the row.
-        everything: all values, whatever their length.
-        as_above: leave out what the dataset has in its row: it was shown for another response.
+    `as_above`: what the dataset has in its row was shown for another response.
     """
     widest, pack = (None, list) if everything else (_WIDEST, _packed)
-    ids = ((name, path.id(name)) for name in IDS)
+    ids = ((name, path.value(name)) for name in IDS)
     lines = [f"{name} {visible(found, one_line=True)}" for name, found in ids if found is not None]
     if path.number is not None:
         lines.append(f"{_origin(path.one)}, row {path.number:,}{', as above' if as_above else ''}")
@@ -315,11 +285,11 @@ def row_lines(path: RowPath, *, everything: bool = False, as_above: bool = False
 
 def _choice_lines(path: RowPath, everything: bool) -> list[str]:
     """How a training step came to sample the prompt of a row, if its recipe chooses prompts."""
-    prompt = path.id("prompt_id")
+    prompt = path.value("prompt_id")
     try:
         one = path.one.choice()
         paths = () if one is None or prompt is None else row_paths(one, "prompt_id", prompt)
-        found = [each for each in paths if each.id("prompt_id") == prompt]
+        found = [each for each in paths if each.value("prompt_id") == prompt]
         return [line for chosen in found for line in _step_lines(chosen, everything)]
     except (RejuiceError, OSError, pa.ArrowException) as error:
         # What it takes may be gone, or is not trusted.
@@ -327,7 +297,6 @@ def _choice_lines(path: RowPath, everything: bool) -> list[str]:
 
 
 def _step_lines(path: RowPath, everything: bool) -> list[str]:
-    """What each step wrote to a row, and on what that rests."""
     widest, pack = (None, list) if everything else (_WIDEST, _packed)
     lines = list[str]()
     for each, before, after in zip(path.steps, path.places, path.places[1:], strict=False):
@@ -350,7 +319,6 @@ def _step_lines(path: RowPath, everything: bool) -> list[str]:
 
 
 def _origin(one: StoredSet) -> str:
-    """Return where the rows of a set come from."""
     if one.training_step is not None:
         return f"rollouts of {one.name}"
     return path_text(one.recipe.head.dataset_spec)
@@ -360,8 +328,8 @@ def end_of(path: RowPath) -> str:
     """Return where a row is, or what dropped it and why."""
     if (last := path.dropped_by) is not None:
         slug = _reason(path)
-        meaning = last.step.operator.reasons.get(slug, "not explained")
-        return f"{last.step.label}: dropped, {slug} ({meaning})"
+        meaning = last.step.operator.reasons.get(slug)
+        return f"{last.step.label}: dropped, {slug}{f' ({meaning})' if meaning else ''}"
     if path.one.training_step is None:
         return f"kept: it is in {path_text(path.one.recipe.head.export_path)}"
     reason = _by_training(path)
@@ -370,7 +338,6 @@ def end_of(path: RowPath) -> str:
 
 
 def _reason(path: RowPath) -> str:
-    """Return why a step dropped a row; empty: none did."""
     reasons = None if path.dropped_by is None else path.dropped_by.result.change.reasons
     return "" if reasons is None else str(reasons[path.places[-1]].as_py())
 
@@ -384,7 +351,7 @@ def _by_training(path: RowPath) -> str:
     """Return why training itself dropped a row that all steps have left; empty: it did not."""
     decisions = path.one.decisions()
     steps = {each.step.name for each in path.steps}
-    own = decisions.filter(pc.equal(decisions["row_id"], pa.scalar(path.id("response_id"))))
+    own = decisions.filter(pc.equal(decisions["row_id"], pa.scalar(path.value("response_id"))))
     return next((x["reason"] for x in own.to_pylist() if x["step"] not in steps), "")
 
 
@@ -406,39 +373,28 @@ def _turns(dataset: Frame, row: int) -> list[str]:
 
 
 def _packed(lines: Iterable[str]) -> list[str]:
-    """Return the same lines, with numbers and words that follow one another on one line."""
     found: list[str] = []
     for line in lines:
-        if found and _is_short(line) and _is_short(found[-1].rpartition(", ")[2]):
-            joined = f"{found[-1]}, {line.strip()}"
-            if len(joined) <= _PACKED:
-                found[-1] = joined
-                continue
-        found.append(line)
+        last = found[-1].rpartition(", ")[2].strip() if found else ""
+        short = _SHORT.fullmatch(line.strip()) and _SHORT.fullmatch(last)
+        if short and len(found[-1]) + len(line.strip()) + 2 <= _PACKED:
+            found[-1] += f", {line.strip()}"
+        else:
+            found.append(line)
     return found
-
-
-def _is_short(line: str) -> bool:
-    """Return whether a value is a number or a word; a text has a line of its own."""
-    return bool(_SHORT.fullmatch(line.strip()))
 
 
 def _values(frame: Frame, row: int, names: Iterable[str], widest: int | None) -> Iterator[str]:
     for name in names:
         if name in IDS or name not in frame.column_names:
             continue
-        if widest is not None and _is_list_of_numbers(frame.schema.field(name).type):
+        kind = frame.schema.field(name).type
+        if widest is not None and is_list(kind) and pa.types.is_primitive(kind.value_type):
             continue  # Token ids say nothing to a reader, and fill the screen.
         value = _value(frame, name, row, widest)
         # A null is not shown: where a reward is missing, the column beside it gives the reason.
         if value != "null":
             yield f"   {visible(name)} = {value}"
-
-
-def _is_list_of_numbers(kind: pa.DataType) -> bool:
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
-        return False
-    return bool(pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type))
 
 
 def _value(frame: Frame, name: str, row: int, widest: int | None) -> str:
@@ -449,50 +405,39 @@ def _value(frame: Frame, name: str, row: int, widest: int | None) -> str:
         # They are listed one by one elsewhere. Not "turns": `turn_count` has only the policy's.
         value = f"{len(value)} {'entry' if len(value) == 1 else 'entries'}"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    if widest is None:
-        return visible(text, one_line=True)
-    text = visible(" ".join(text.split()))
-    return text if len(text) <= widest else f"{text[:widest]}… ({len(text):,} characters)"
+    return _cut(text if widest is None else " ".join(text.split()), widest)
 
 
 # --- Several rows, such as the responses to a prompt, as a table ----------------------
 
 _SHOWN = ("verdict", "reward", "advantage")
-_ID_LENGTHS = (8, 12, 16)
+_OWN_ID = re.compile("[0-9a-f]{32}")
+_ID_LENGTH = 8
 _NARROWEST = 20
-_WIDEST_TABLE = 10_000
 
 
 def _table(found: Sequence[RowPath], ids: Sequence[str]) -> Iterator[str]:
-    """Yield a table with a line for each row: its verdict, reward, advantage, fate and response."""
     terminal = Console()
     widen_log(terminal)
-    # Wide enough for any: in a narrow terminal lines go on, and no id is cut off.
-    console = Console(file=StringIO(), width=_WIDEST_TABLE)
     there = {name for path in found for name in path.end.column_names}
-    there |= {
+    there.update(
         name for path in found for each in path.steps[-1:] for name in each.after.column_names
-    }
+    )
     names = [name for name in _SHOWN if name in there]
     columns = {"id": list(ids), **{n: [_cell(path.value(n)) for path in found] for n in names}}
     columns["fate"] = [_fate(path) for path in found]
-    if "response" in there:
-        room = max(_NARROWEST, terminal.width - console.measure(_laid_out(columns)).maximum - 2)
-        texts = (str(path.value("response") or "") for path in found)
-        columns["response"] = [_shortened(text, room) for text in texts]
-    with console.capture() as captured:
-        console.print(_laid_out(columns))
-    yield from (line.rstrip() for line in captured.get().splitlines())
-
-
-def _laid_out(columns: Mapping[str, Sequence[str]]) -> Table:
-    table = figures_table("id")
-    for name in list(columns)[1:]:
+    lines = [""] * (1 + len(found))
+    for name, cells in columns.items():
+        width = max(map(cell_len, (name, *cells)))
         is_number = name in ("reward", "advantage")
-        table.add_column(name, justify="right" if is_number else "left", no_wrap=True)
-    for row in zip(*columns.values(), strict=True):
-        table.add_row(*map(Text, row))
-    return table
+        for at, cell in enumerate((name, *cells)):
+            space = " " * (width - cell_len(cell))
+            lines[at] += f"{space}{cell}  " if is_number else f"{cell}{space}  "
+    if "response" in there:
+        room = max(_NARROWEST, terminal.width - cell_len(lines[0]))
+        texts = ("response", *(str(path.value("response") or "") for path in found))
+        lines = [line + _shortened(text, room) for line, text in zip(lines, texts, strict=True)]
+    yield from map(str.rstrip, lines)
 
 
 def _cell(value: Any) -> str:
@@ -504,7 +449,6 @@ def _cell(value: Any) -> str:
 
 
 def _fate(path: RowPath) -> str:
-    """Return `kept`, or the step that dropped the row and the reason."""
     if path.dropped_by is not None:
         return f"{path.dropped_by.step.name}: {_reason(path)}"
     by_training = "" if path.one.training_step is None else _by_training(path)
@@ -512,84 +456,55 @@ def _fate(path: RowPath) -> str:
 
 
 def _shortened(text: str, room: int) -> str:
-    """Return the beginning of a text on one line."""
     line = visible(" ".join(text.split()), one_line=True)
     return line if cell_len(line) <= room else f"{set_cell_size(line, room - 1)}…"
 
 
 def _prompt_line(found: Sequence[RowPath]) -> Iterator[str]:
-    """Yield the first line of the prompt, if all rows are of one."""
-    prompts = [path.value("prompt") for path in found]
-    if len({path.id("prompt_id") for path in found}) > 1 or prompts[0] is None:
-        return
-    text = prompts[0]
-    if isinstance(text, list):  # Of a chat, the last message.
-        last = text[-1] if text and isinstance(text[-1], dict) else {}
-        text = last.get("content") or ""
-    lines = str(text).strip().splitlines() or [""]
-    yield f"prompt: {_shortened(lines[0], _WIDEST)}{' …' if len(lines) > 1 else ''}"
+    prompt = found[0].value("prompt")
+    if prompt is not None and len({path.value("prompt_id") for path in found}) == 1:
+        first, *others = last_text(prompt).strip().splitlines() or [""]
+        yield f"prompt: {_shortened(first, _WIDEST)}{' …' if others else ''}"
 
 
 def _meanings(found: Sequence[RowPath]) -> Iterator[str]:
-    """Yield what the reasons in the table mean."""
     dropped = {_reason(path): path.dropped_by for path in found if path.dropped_by is not None}
     for slug, last in dropped.items():
-        yield f"{slug}: {last.step.operator.reasons.get(slug, 'not explained')}"
+        if slug in last.step.operator.reasons:
+            yield f"{slug}: {last.step.operator.reasons[slug]}"
 
 
 def _short_ids(found: Sequence[RowPath]) -> list[str]:
-    """Return an id of each row; of a `response_id` as much as distinguishes it in its set."""
-    ids = [path.id("response_id") for path in found]
-    pool = [found[0].one.ids(part) for part in range(found[0].one.parts)]
-    pool = [each for each in pool if "response_id" in each.column_names]
-    columns = [each["response_id"].cast(pa.string()) for each in pool]
-    for length in _ID_LENGTHS:
-        starts = {each[:length] for each in ids if each is not None}
-        counted = (
-            pc.sum(pc.is_in(pc.utf8_slice_codeunits(column, 0, length), pa.array(starts))).as_py()
-            for column in columns
-        )
-        if sum(n or 0 for n in counted) <= len(starts) == len(ids):
-            return [visible(each[:length], one_line=True) for each in ids if each is not None]
-    names = (each or path.id("prompt_id") or "" for each, path in zip(ids, found, strict=True))
-    return [visible(name, one_line=True) for name in names]
+    """An id of each row; of the hashes that rejuice makes, as much as tells them apart."""
+    ids = [str(path.value("response_id") or path.value("prompt_id") or "") for path in found]
+    short = [each[:_ID_LENGTH] for each in ids]
+    if all(map(_OWN_ID.fullmatch, ids)) and len({*short}) == len(ids):
+        ids = short
+    return [visible(each, one_line=True) for each in ids]
 
 
 # --- The text that `rejuice explain` prints -------------------------------------------
 
 _MOST_ROWS = 64
-_MOST_LINES = 40
-_LAST_LINES = 8
-"""Shown after the cut of a long history: they say where it ends."""
 
 
 def explain_recipe(recipe: Recipe) -> str:
     """Return each step with its scope, its fields and the columns it reads and writes."""
     lines = [f"{recipe.head.dataset_spec} -> {recipe.head.export_path}", ""]
     for step in recipe.steps:
-        operator = step.operator
-        place = [f"   only    {PLACES[operator.on]}"] if operator.on else []
-        rows = [f"   rows    {described(operator.where)}"] if operator.where else []
-        if isinstance(operator, StoredOperator):
-            lines += [
-                f"{step.number}. {step.name} (its code is not run)",
-                *place,
-                *rows,
-                f"   fields  {json.dumps(_fields(operator), ensure_ascii=False)}",
-                f"   writes  {', '.join(operator.writes()) or 'not known without its code'}",
-            ]
-            continue
+        operator, has_code = step.operator, not isinstance(step.operator, StoredOperator)
+        writes = ", ".join(operator.writes()) or ("-" if has_code else "not known without its code")
+        scope = operator.scope.value if has_code else "its code is not run"
         lines += [
-            f"{step.number}. {step.name} ({operator.scope.value})",
-            *place,
-            *rows,
+            f"{step.number}. {step.name} ({scope})",
+            *([f"   only    {PLACES[operator.on]}"] if operator.on else []),
+            *([f"   rows    {described(operator.where)}"] if operator.where else []),
             f"   fields  {json.dumps(_fields(operator), ensure_ascii=False)}",
-            f"   reads   {', '.join(_reads(operator)) or '-'}",
-            f"   writes  {', '.join(operator.writes()) or '-'}",
+            *([f"   reads   {', '.join(_reads(operator)) or '-'}"] if has_code else []),
+            f"   writes  {writes}",
             *(f"   {name}: {quoted(text)}" for name, text in operator.explain().items()),
+            *([f"   drops   {', '.join(operator.reasons)}"] if operator.reasons else []),
         ]
-        if operator.reasons:
-            lines.append(f"   drops   {', '.join(operator.reasons)}")
     return "\n".join(lines) + "\n"
 
 
@@ -600,7 +515,6 @@ def _reads(operator: Operator) -> list[str]:
 
 
 def _fields(operator: Operator) -> dict[str, Any]:
-    """Return all fields; of a field with fields of its own, those that differ from the defaults."""
     fields: dict[str, Any] = operator.model_dump(mode="json")
     for name, value in operator:
         if isinstance(value, BaseModel):
@@ -646,15 +560,13 @@ def explain_row(
 
 
 def _not_chosen(one: StoredSet, row: str) -> Iterator[RowPath]:
-    """Yield the prompts of an id that a training step could have sampled."""
     chosen = one.choice()
     if chosen is not None and has_row(chosen, "prompt_id", row):
         yield from row_paths(chosen, "prompt_id", row)
 
 
 def _lines_of_prompt(path: RowPath, everything: bool) -> list[str]:
-    """Return why a training step has no response to a prompt."""
-    prompt, taken = path.id("prompt_id"), path.one.final()["prompt_id"].to_pylist()
+    prompt, taken = path.value("prompt_id"), path.one.final()["prompt_id"].to_pylist()
     lines = [f"prompt_id {prompt}", *_step_lines(path, everything)]
     if path.dropped_by is not None:
         return [*lines, end_of(path)]
@@ -668,10 +580,10 @@ def _text(stored: Stored, found: list[RowPath], everything: bool, in_python: boo
     if everything:
         return "\n".join(_whole_histories(found))
     if len(found) == 1:
-        return _history(found[0], in_python)
+        return "\n".join(row_lines(found[0])) + "\n"
     shown = sorted(found[:_MOST_ROWS], key=lambda path: (path.number or math.inf, path.places))
     ids = _short_ids(shown)
-    of_one = len({path.id("prompt_id") for path in shown}) == 1
+    of_one = len({path.value("prompt_id") for path in shown}) == 1
     choice = _choice_lines(shown[0], everything=False) if of_one else []
     lines = [*_prompt_line(shown), *choice, *_table(shown, ids), *_meanings(shown)]
     more = "more than " if len(found) > _MOST_ROWS else ""
@@ -701,19 +613,7 @@ def _command(stored: Stored, path: RowPath, row: str) -> str:
     return f"rejuice explain {shlex.join(words)}"
 
 
-def _history(path: RowPath, in_python: bool) -> str:
-    lines = row_lines(path)
-    if len(lines) > _MOST_LINES:
-        first = _MOST_LINES - _LAST_LINES - 1
-        left_out = len(lines) - first - _LAST_LINES
-        right = "add everything=True" if in_python else "add --all"
-        cut = f"... {left_out:,} more lines: {right}"
-        lines = [*lines[:first], cut, *lines[-_LAST_LINES:]]
-    return "\n".join(lines) + "\n"
-
-
 def _also_in(others: list[str], one: StoredSet) -> Iterator[str]:
-    """Other training steps with a row of that id."""
     if others:
         listed = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
         yield f"this is {one.name}; also in {listed}: add --steps NUMBER\n"

@@ -73,7 +73,6 @@ class ComponentFigures(NamedTuple):
     histogram: HistogramFigures
     variance_share: float
     mass_share: float
-    dominant_groups: int
 
 
 class SourceFigures(NamedTuple):
@@ -123,18 +122,7 @@ class SetFigures(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Plain lists and dicts; a number that is not known is NaN, which JSON writes as null."""
-        return {
-            "funnel": [step.model_dump(mode="json") for step in self.funnel],
-            "headline": _plain(self.headline),
-            "groups": _plain(self.groups),
-            "components": {name: _plain(each) for name, each in self.components.items()},
-            "lengths": _plain(self.lengths),
-            "advantages": _plain(self.advantages),
-            "correlation": self.correlation.tolist(),
-            "correlation_within": self.correlation_within.tolist(),
-            "masked": self.masked,
-            "sources": {name: _plain(each) for name, each in self.sources.items()},
-        }
+        return {name: _plain(each) for name, each in self._asdict().items()}
 
 
 def set_figures(rows: RowTable, funnel: Sequence[StepReport]) -> SetFigures:
@@ -152,7 +140,7 @@ def set_figures(rows: RowTable, funnel: Sequence[StepReport]) -> SetFigures:
         histogram(_finite(column_values(table, "advantage"))),
         correlation(values),
         correlation(within),
-        _mean(masked_tokens(table)[rows.kept_N]),
+        finite_mean(masked_tokens(table)[rows.kept_N]),
         source_figures(rows),
     )
 
@@ -184,8 +172,8 @@ def _source(rows: RowTable, is_own: pa.ChunkedArray) -> SourceFigures:
         found.prompts,
         int(own.has_response_N.sum()),
         found.accuracy.mean if found.accuracy else np.nan,
-        _mean(_finite(column_values(table, "reward"))),
-        _mean(_finite(column_values(table, POLICY_AGE))),
+        finite_mean(column_values(table, "reward")),
+        finite_mean(column_values(table, POLICY_AGE)),
         old or 0,
     )
 
@@ -236,13 +224,7 @@ def pass_rates(rows: RowTable) -> tuple[Array, Array, Array]:
 
 
 def headline(rows: RowTable) -> Headline:
-    """Return the accuracy of a set with its 95% interval, and pass@k by `pass_at_k`.
-
-    Example:
-        >>> [one] = open_stored(Path("outputs/quickstart/curated.parquet")).sets
-        >>> headline(stored_rows(one)).pass_at[8]
-        0.905
-    """
+    """Return the accuracy of a set with its 95% interval, and pass@k by `pass_at_k`."""
     sampled_G = rows.groups.sum(rows.lengths_N >= 0)
     sampled_G = sampled_G[sampled_G > 0]
     rates_G, right_G, wrong_G = pass_rates(rows)
@@ -259,26 +241,11 @@ def headline(rows: RowTable) -> Headline:
     return Headline(len(sampled_G), (fewest, most), len(rates_P), accuracy, pass_at)
 
 
-def variance_shares(rows: RowTable, used_N: Array) -> dict[str, float]:
-    """By component, its share of the variance of advantages; nan where parts are not known."""
-    advantage_N = column_values(rows.table, "advantage")
-    full_N = np.where(used_N & np.isfinite(advantage_N), advantage_N, 0.0)
-    variance = float((full_N**2).sum())
-    if not variance:
-        return {}
-    parts = component_advantages(rows)
-    return {
-        name: float((np.where(full_N != 0, part_N, 0.0) * full_N).sum()) / variance
-        for name, part_N in parts.items()
-    }
-
-
 class ComponentShare(NamedTuple):
     """What a component has of the advantages of a set; see the head of this file."""
 
     variance: float
     mass: float
-    dominant: int
 
 
 _ROUNDING = 1e-6
@@ -312,27 +279,63 @@ def component_advantages(rows: RowTable) -> dict[str, Array]:
 
 def component_shares(rows: RowTable, lengths_N: Array) -> dict[str, ComponentShare]:
     """The shares of components in the advantages of kept rows; NaN where parts are not known."""
-    groups = rows.groups
-    parts = component_advantages(rows)
     advantage_N = column_values(rows.table, "advantage")
     used_N = np.isfinite(advantage_N) & rows.kept_N
     full_N = np.where(used_N, advantage_N, 0.0)
-    weight_N = np.where(lengths_N > 0, lengths_N, 0).astype(float)
-    variance, mass = float((full_N**2).sum()), float((weight_N * np.abs(full_N)).sum())
-    of_group = {
-        name: groups.sum(np.where(used_N, np.abs(part_N), 0.0)) for name, part_N in parts.items()
-    }
-    top_G = np.argmax(np.stack(list(of_group.values())), 0) if of_group else np.zeros(0)
-    any_G = sum(of_group.values()) > 0 if of_group else np.zeros(0, bool)
-    found = {name: ComponentShare(np.nan, np.nan, 0) for name in rows.components}
-    for at, (name, part_N) in enumerate(parts.items()):
+    weight_N = np.sign(full_N) * np.maximum(lengths_N, 0)
+    variance, mass = float(full_N @ full_N), float(weight_N @ full_N)
+    found = {name: ComponentShare(np.nan, np.nan) for name in rows.components}
+    for name, part_N in component_advantages(rows).items():
         own_N = np.where(used_N, part_N, 0.0)
         found[name] = ComponentShare(
-            float((own_N * full_N).sum()) / variance if variance else np.nan,
-            float((weight_N * own_N * np.sign(full_N)).sum()) / mass if mass else np.nan,
-            int(((top_G == at) & any_G).sum()),
+            float(own_N @ full_N) / variance if variance else np.nan,
+            float(own_N @ weight_N) / mass if mass else np.nan,
         )
     return found
+
+
+class RowFigures(NamedTuple):
+    """What is left of some rows to train on; NaN where a number is not known."""
+
+    rows: int  # on file
+    kept: int  # rows
+    groups: int  # with a row kept
+    reward: float  # mean over the rows kept
+    # the standard error of `reward` by groups: sqrt(sum_g (sum_i r_i - mean)^2) / N
+    error: float
+    advantage: float  # mean |A| over the rows kept
+    masked: float  # share of a response's tokens that does not train, mean over the rows kept
+    pass_rate: float  # right among the graded rows
+    silent: float  # share of groups without signal
+    length: float  # mean, in `unit`
+    unit: str  # `tokens` or `characters`
+    shares: Mapping[str, ComponentShare]  # of the advantages, by component
+
+
+def row_figures(rows: RowTable) -> RowFigures:
+    """Return the figures of some rows."""
+    table, groups, kept_N, lengths_N = rows.table, rows.groups, rows.kept_N, rows.lengths_N
+    reward_N, advantage_N = (
+        np.where(kept_N, column_values(table, name), np.nan) for name in ("reward", "advantage")
+    )
+    reward, n = finite_mean(reward_N), np.isfinite(reward_N).sum()
+    sums_G = groups.sum(np.nan_to_num(reward_N - reward))
+    _, right_G, wrong_G = pass_rates(rows)
+    graded = float(right_G.sum() + wrong_G.sum()) if rows.with_dropped else 0.0
+    return RowFigures(
+        table.num_rows,
+        int(kept_N.sum()),
+        int((groups.sum(kept_N) > 0).sum()),
+        reward,
+        float(np.sqrt((sums_G**2).sum()) / n) if n else np.nan,
+        finite_mean(np.abs(advantage_N)),
+        finite_mean(masked_tokens(table)[kept_N]),
+        float(right_G.sum()) / graded if graded else np.nan,
+        group_figures(rows).share_without_signal,
+        finite_mean(lengths_N[lengths_N >= 0]) if rows.with_dropped else np.nan,
+        rows.unit,
+        component_shares(rows, lengths_N),
+    )
 
 
 def _component(rows: RowTable, name: str, share: ComponentShare) -> ComponentFigures:
@@ -350,7 +353,6 @@ def _component(rows: RowTable, name: str, share: ComponentShare) -> ComponentFig
         histogram(values),
         share.variance,
         share.mass,
-        share.dominant,
     )
 
 
@@ -398,8 +400,10 @@ def masked_tokens(table: pa.Table) -> Array:
     return np.where(column_values(table, "loss_weight") == 0, 1.0, of_tokens_N)
 
 
-def _mean(values: Array) -> float:
-    return float(values.mean()) if len(values) else np.nan
+def finite_mean(values: Array) -> float:
+    """Return the mean of the numbers that are known, NaN without any."""
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else np.nan
 
 
 def _finite(values: Array) -> Array:
@@ -408,7 +412,11 @@ def _finite(values: Array) -> Array:
 
 def _plain(value: Any) -> Any:
     if hasattr(value, "_asdict"):
-        return _plain(value._asdict())
+        value = value._asdict()
+    if isinstance(value, StepReport):
+        return value.model_dump(mode="json")
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value

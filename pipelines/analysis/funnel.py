@@ -28,7 +28,7 @@ from ..recipe.steps import gives_credit
 from .figures import set_figures, source_figures, source_lines
 from .no_signal import no_signal_of_report, no_signal_of_sets
 from .rows import RowTable, joined_rows, stored_rows
-from .set_funnel import set_funnel, summed
+from .set_funnel import set_funnel
 from .stored import SetKind, Stored, StoredSet, open_stored
 
 # --- Print the funnel of a run: rows in, dropped and out, step by step ----------------
@@ -97,12 +97,6 @@ def print_steps(title: str, steps: Sequence[StepReport], console: Console) -> No
         console.print(Text(f"(a terminal of {LOG_WIDTH} columns shows the details of each step)"))
 
 
-def _component(name: str) -> str:
-    """Return the component whose reasons for missing values a column has; empty: it has none."""
-    is_reason = name.startswith(_REWARD) and name.endswith(MISSING)
-    return name.removeprefix(_REWARD).removesuffix(MISSING) if is_reason else ""
-
-
 def missing_line(missing: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     """Yield why rewards are missing, if any is: by component, how many for each reason."""
     by_component = [f"{name}: {listed(counts)}" for name, counts in missing.items()]
@@ -115,8 +109,9 @@ def _missing_counts(report: Report) -> dict[str, dict[str, int]]:
     found = dict[str, dict[str, int]]()
     for step in report.steps:
         for name, figures in step.columns.items():
-            if (component := _component(name)) and figures.get("counts"):
-                found[component] = figures["counts"]
+            is_reason = name.startswith(_REWARD) and name.endswith(MISSING)
+            if is_reason and figures.get("counts"):
+                found[name.removeprefix(_REWARD).removesuffix(MISSING)] = figures["counts"]
     return found
 
 
@@ -132,7 +127,9 @@ def _closing(report: Report) -> Iterator[str]:
         yield f"warning: {line}"
     for step in report.steps:
         yield from _logged(step)
-    row = next(_traceable(folder), None) if report.cache and report.dropped else None
+    # A row that an operator made without an id cannot be named.
+    rows = (row for row in decided_rows(folder) if row and row != NEW_ROW)
+    row = next(rows, None) if report.cache and report.dropped else None
     if row is not None:
         words = [export, *(["--"] if row.startswith("-") else []), row]
         yield f"to trace one dropped row: rejuice explain {shlex.join(words)}"
@@ -147,11 +144,6 @@ def _logged(step: StepReport) -> Iterator[str]:
     if more > 0:
         messages = "message is" if more == 1 else "messages are"
         yield f"{step.step}: {more} more {messages} in report.json"
-
-
-def _traceable(folder: AnyPath) -> Iterator[str]:
-    """Return the ids of dropped rows; a row that an operator made without one cannot be named."""
-    return (row for row in decided_rows(folder) if row and row != NEW_ROW)
 
 
 def _details(step: StepReport) -> str:
@@ -203,28 +195,28 @@ def show_training(stored: Stored, console: Console) -> int:
         if sets:
             kept += _show_kind(kind, sets, console)
     if not stored.sets:
-        console.print(Text(f"{stored.path} keeps no rollouts (train.keep_rollouts: false)"))
+        train = stored.read_recipe().head.train
+        off = train is not None and not train.keep_rollouts
+        why = "keeps no rollouts (train.keep_rollouts: false)" if off else "has no step on file"
+        print_lines([f"{stored.path} {why}"], console)
         return 1  # Nothing is known of its rows.
     return kept
 
 
 def _show_kind(kind: SetKind, sets: Sequence[StoredSet], console: Console) -> int:
-    known = [one for one in sets if not one.incomplete]
-    unknown = [one for one in sets if one.incomplete]
-    kept = sum(int(one.final().num_rows) for one in unknown)
+    known, kept = [one for one in sets if not one.incomplete], 0
     if known:
         names = known[0].name if len(known) == 1 else f"{known[0].name} to {known[-1].name}"
-        tables = [stored_rows(one) for one in known]
-        print_steps(names, summed(map(_funnel, tables, known)), console)
-        rows = joined_rows(tables)
+        rows = joined_rows([stored_rows(one) for one in known])
+        applied = (each for one in known for part in range(one.parts) for each in one.applied(part))
+        print_steps(names, set_funnel(rows, applied), console)
         print_lines((*_lines(kind, known, rows), *no_signal_of_sets(known)), console)
-        kept += int(rows.kept_N.sum())
-    print_lines([f"left out: {one.incomplete}" for one in unknown], console)
+        kept = int(rows.kept_N.sum())
+    for one in sets:
+        if one.incomplete:
+            print_lines([f"left out: {one.incomplete}"], console)
+            kept += int(one.final().num_rows)
     return kept
-
-
-def _funnel(rows: RowTable, one: StoredSet) -> list[StepReport]:
-    return set_funnel(rows, [list(one.applied(part)) for part in range(one.parts)])
 
 
 def _lines(kind: SetKind, sets: Sequence[StoredSet], rows: RowTable) -> Iterator[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from rich.console import Console
-from rich.table import Table
 
 from ...operators import DataError
 from ...operators.arrow_compute import pc
@@ -18,93 +18,70 @@ from ...operators.groups import Array
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from ...operators.sampling.rollout import RolloutMapper
-from ..console import figures_table, print_lines, widen_log
-from ..dataset.files import read_arrow, run_folder, write_arrow
-from ..dataset.remote import AnyPath
+from ..console import figures_table, number_text, print_lines, widen_log
+from ..dataset.files import run_folder, write_arrow
 from ..dataset.write import default_cache, mark_written, written_columns
 from ..engine import run as engine
 from ..engine.conditional_step import matching
 from ..engine.progress import Progress
-from ..engine.report import Report
 from ..engine.steps import AppliedStep
 from ..recipe.recipe import Recipe, load
-from ..recipe.steps import gives_credit
-from .figures import component_shares
-from .rows import row_table
-from .whatif import Replayed
+from ..recipe.steps import Step, credit_step, gives_credit
+from .figures import RowFigures, column_values, row_figures
+from .replay import SetSamples
+from .stored import Stored, StoredSet
+from .whatif import answers, sampled_sets
 
 _NORMALISATIONS = {"std": "GRPO", "none": "without std", "leave_one_out": "leave-one-out"}
 _QUARTERS = 4
 
 
-class AdvantageFigures(NamedTuple):
-    """Advantages of the kept rows under one normalisation: mean of |A|, greatest A, least A."""
-
-    mean_size: float
-    largest: float
-    smallest: float
-
-
-class Refill(NamedTuple):
-    """How many prompts must be sampled for each one whose group is left, and its 95% interval.
-
-    Infinite where no group is left.
-    """
-
-    factor: float
-    low: float
-    high: float
-
-
 class Preview(NamedTuple):
     """What a step of training would get."""
 
-    responses: int  # stored ones; `prompts` they answer
     prompts: int  # groups
-    kept: int  # rows left
-    groups_left: int  # with a row left; of these `without_signal` have advantages of 0 only
-    without_signal: int  # groups
-    advantages: dict[str, AdvantageFigures]  # by normalisation of GRPO, or by the step's name
-    component_mass: dict[str, float]  # by component, its share of the gradient mass
+    figures: RowFigures  # of the rows as sampled, under the recipe
+    without_signal: int  # of the groups with a row left, those with advantages of 0 only
+    # by normalisation of GRPO, or by the step's name: of the kept rows mean |A|, largest, smallest
+    advantages: Mapping[str, tuple[float, float, float]]
     # of the kept rows by quarters of length, the shortest first, each one's share
     length_mass: tuple[float, ...]
-    refill: Refill  # prompts to sample for one that is left
-    unit: str  # of lengths, `tokens` or `characters`
+    # how many prompts must be sampled for one whose group is left, and the 95% interval; infinite
+    # where none is
+    refill: tuple[float, float, float]
 
 
-def preview(found: Replayed) -> Preview:
-    """The preview of a recipe whose steps were applied to stored responses.
-
-    Raises:
-        DataError: the recipe has no advantages, so nothing would be trained.
-    """
-    rows = row_table(found.base, found.after).first(found.base.num_rows)
-    table, groups = rows.table, rows.groups
-    kept_N = rows.kept_N
-    advantage_N = np.nan_to_num(np.array(pc.fill_null(table["advantage"], np.nan)))
-    left_G = groups.sum(kept_N.astype(np.int64)) > 0
-    signal_G = groups.sum((kept_N & (advantage_N != 0)).astype(np.int64)) > 0
-    length_N = np.array(pc.fill_null(table[rows.unit], 0), float)
-    shares = component_shares(rows, length_N)
+def preview(samples: SetSamples, steps: Sequence[Step]) -> Preview:
+    """The preview of a recipe, from its steps over stored responses."""
+    applied = samples.replay(steps)
+    rows = samples.rows(applied)
+    groups, kept_N, figures = rows.groups, rows.kept_N, row_figures(rows)
+    advantage_N = column_values(rows.table, "advantage")
+    size_N = np.where(kept_N, np.abs(np.nan_to_num(advantage_N)), 0.0)
+    prompts = len(groups.starts_G)
+    share = figures.groups / prompts
+    low, high = wilson_interval(share, prompts)
     return Preview(
-        table.num_rows,
-        len(left_G),
-        int(kept_N.sum()),
-        int(left_G.sum()),
-        int((left_G & ~signal_G).sum()),
-        _advantages(found.after, np.array(pc.fill_null(table["advantage"], np.nan))[kept_N]),
-        {name: each.mass for name, each in shares.items() if np.isfinite(each.mass)},
-        _length_mass(advantage_N, kept_N, length_N),
-        _refill(int(left_G.sum()), len(left_G)),
-        rows.unit,
+        prompts,
+        figures,
+        figures.groups - int((groups.sum(size_N) > 0).sum()),
+        _advantages(applied, advantage_N[kept_N]),
+        _length_mass(size_N[kept_N], rows.lengths_N[kept_N]),
+        (_inverse(share), _inverse(high), _inverse(low)),
     )
 
 
-def _advantages(applied: Sequence[AppliedStep], advantage_N: Array) -> dict[str, AdvantageFigures]:
+def _inverse(share: float) -> float:
+    return 1 / share if share else math.inf
+
+
+def _advantages(
+    applied: Sequence[AppliedStep], advantage_N: Array
+) -> dict[str, tuple[float, float, float]]:
     """The figures of the recipe's advantages; of GRPO's, by each normalisation."""
     last = [each for each in applied if gives_credit(each.step.operator)]
     if not last:
-        raise DataError("no step writes the advantage", f"add {GrpoAdvantageMapper.name()}")
+        raise _no_advantage()
     operator, before = last[-1].step.operator, last[-1].before
     if not isinstance(operator, GrpoAdvantageMapper):
         return {last[-1].step.name: _advantage_figures(advantage_N)}
@@ -113,82 +90,67 @@ def _advantages(applied: Sequence[AppliedStep], advantage_N: Array) -> dict[str,
     found = {}
     for name, heading in _NORMALISATIONS.items():
         other = operator.model_copy(update={"normalise": name})
-        values = np.array(pc.fill_null(other.apply(view).columns["advantage"], np.nan))
-        found[heading] = _advantage_figures(values)
+        values = pc.fill_null(other.apply(view).columns["advantage"], np.nan)
+        found[heading] = _advantage_figures(np.array(values))
     return found
 
 
-def _advantage_figures(advantage_N: Array) -> AdvantageFigures:
-    values = advantage_N[np.isfinite(advantage_N)]
-    if not len(values):
-        return AdvantageFigures(*[float("nan")] * 3)
-    return AdvantageFigures(*map(float, (np.abs(values).mean(), values.max(), values.min())))
+def _advantage_figures(advantage_N: Array) -> tuple[float, float, float]:
+    known = advantage_N[np.isfinite(advantage_N)]
+    if not len(known):
+        return (math.nan,) * 3
+    return float(np.abs(known).mean()), float(known.max()), float(known.min())
 
 
-def _length_mass(advantage_N: Array, kept_N: Array, length_N: Array) -> tuple[float, ...]:
-    mass_N = (length_N * np.abs(advantage_N))[kept_N][np.argsort(length_N[kept_N], kind="stable")]
-    if not mass_N.sum():
-        return ()
-    return tuple(float(part.sum() / mass_N.sum()) for part in np.array_split(mass_N, _QUARTERS))
+def _length_mass(size_K: Array, length_K: Array) -> tuple[float, ...]:
+    mass_K = (np.maximum(length_K, 0) * size_K)[np.argsort(length_K, kind="stable")]
+    quarters = np.array_split(mass_K, _QUARTERS) if mass_K.sum() else []
+    return tuple(float(part.sum() / mass_K.sum()) for part in quarters)
 
 
-def _refill(left: int, prompts: int) -> Refill:
-    low, high = wilson_interval(left / prompts, prompts)
-    share = left / prompts
-    invert = [1 / each if each else float("inf") for each in (share, high, low)]
-    return Refill(*invert)
+def _no_advantage() -> DataError:
+    return DataError("no step writes the advantage", f"add {GrpoAdvantageMapper.name()}")
+
+
+def trained(stored: Stored, recipe: Recipe) -> tuple[StoredSet, ...]:
+    """The sets of an export or of the last training step whose advantages a recipe computes."""
+    last = answers(stored)[-1].training_step
+    sets = [one for one in sampled_sets(stored) if one.training_step == last]
+    found = tuple(one for one in sets if credit_step(one.fit(recipe)))
+    if not found:
+        raise _no_advantage()
+    return found
 
 
 # --- Run a recipe on some of its prompts, beside its own export -----------------------
 
 
-def run_on_some(
-    recipe: Recipe,
-    overrides: Mapping[str, str],
-    prompts: int,
-    *,
-    progress: Progress,
-    warn: Callable[[str], object],
-) -> Report:
+def run_on_some(path: Path, overrides: Mapping[str, str], prompts: int, progress: Progress) -> Path:
     """Run a recipe on a seeded sample of its dataset; what it samples is reused by a whole run.
 
-    The export goes into a folder `preview` beside the recipe's own, of which nothing is touched.
-
-    Raises:
-        DataError: it samples nothing.
-        RejuiceError: as `engine.run`.
+    Returns:
+        The export, in a folder `preview` beside the recipe's own, of which nothing is touched.
     """
+    recipe = load(path, overrides)
     sampling = (RolloutMapper, RecordedRolloutMapper)
     if not any(isinstance(step.operator, sampling) for step in recipe.steps):
         raise DataError("no step of the recipe samples responses", "run the recipe")
     head = recipe.head
-    for path in head.write_missing(*head.dataset_spec.paths, *recipe.recordings()):
-        progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
+    for each in head.write_missing(*head.dataset_spec.paths, *recipe.recordings()):
+        progress.tell(f"{each} did not exist: it was written, as generated_datasets says")
     table = recipe.opened().table()
     if table.num_rows > prompts:
         rows = np.sort(np.random.default_rng(0).choice(table.num_rows, prompts, replace=False))
         table = table.take(pa.array(rows))
     table = table.cast(mark_written(table.schema, written_columns(head.dataset_spec)))
-    folder = head.export_path.parent / "preview" / head.export_path.stem
-    export, sample = folder / "curated.parquet", folder / "prompts.arrow"
-    if not run_folder(export).is_dir():  # No preview has ended there.
-        for file in (export, sample):
-            if file.exists() and not (file == sample and _holds(sample, table)):
-                raise DataError(f"{file} exists, and no preview wrote it", "move it away")
-    folder.mkdir(parents=True, exist_ok=True)
+    export = head.export_path.parent / "preview" / head.export_path.stem / "curated.parquet"
+    sample = run_folder(export) / "prompts.arrow"
+    sample.parent.mkdir(parents=True, exist_ok=True)
     write_arrow(sample, table)
     paths = {"dataset_path": str(sample), "export_path": str(export)}
     cache = default_cache(head.export_path)  # Where a whole run looks for what was sampled.
-    some = load(recipe.path, {**overrides, **paths})
-    return engine.run(some, cache=cache, progress=progress, warn=warn, overwrite=True)
-
-
-def _holds(path: AnyPath, table: pa.Table) -> bool:
-    """Whether a file is this sample, which a preview wrote that was stopped."""
-    try:
-        return bool(read_arrow(path).equals(table))
-    except (DataError, OSError):
-        return False
+    some = load(path, {**overrides, **paths})
+    return Path(engine.run(some, cache=cache, progress=progress).export_path)
 
 
 # --- Print what training on a recipe would get ----------------------------------------
@@ -199,41 +161,34 @@ _ROUNDING = 0.005
 def show_preview(title: str, found: Preview, console: Console, *, sampled: bool = False) -> None:
     """Print a preview."""
     widen_log(console)
-    responses, prompts = f"{found.responses:,} responses", f"{found.prompts:,} prompts"
+    responses, prompts = f"{found.figures.rows:,} responses", f"{found.prompts:,} prompts"
     how = "sampled for this preview" if sampled else "nothing is sampled or judged"
     print_lines([f"{title}: {responses} to {prompts}; {how}."], console)
-    console.print(_advantage_table(found))
+    table = figures_table("advantages", *found.advantages)
+    for at, heading in enumerate(("mean |advantage|", "largest", "smallest")):
+        table.add_row(heading, *(number_text(each[at]) for each in found.advantages.values()))
+    console.print(table)
     print_lines(_lines(found), console)
 
 
-def _advantage_table(found: Preview) -> Table:
-    table = figures_table("advantages", *found.advantages)
-    columns = found.advantages.values()
-    for at, heading in enumerate(("mean |advantage|", "largest", "smallest")):
-        table.add_row(heading, *(f"{column[at]:.3f}" for column in columns))
-    return table
-
-
-def _lines(found: Preview) -> list[str]:
-    left, signal = found.groups_left, found.without_signal
-    mass = dict(found.component_mass)
+def _lines(found: Preview) -> Iterator[str]:
+    figures, signal = found.figures, found.without_signal
+    left = figures.groups
+    mass = {name: each.mass for name, each in figures.shares.items() if np.isfinite(each.mass)}
     if mass and abs(rest := 1 - sum(mass.values())) > _ROUNDING:
         mass["summed before sampling"] = rest  # Rewards that came with the responses.
     components = ", ".join(f"{name} {share:.0%}" for name, share in mass.items())
     nothing = "none: all advantages are 0"
-    if found.groups_left > found.without_signal:
+    if left > signal:
         nothing = "not known by component: advantages are not in proportion to rewards"
-    quarters = ", ".join(f"{mass:.0%}" for mass in found.length_mass)
-    unit = found.unit if found.unit == "tokens" else "characters: there are no token ids"
+    yield f"rows left              {figures.kept:,} of {figures.rows:,}, in {left:,} groups"
+    yield f"groups without signal  {signal:,} of the {left:,} left"
+    yield f"gradient mass          {components or nothing}"
+    if found.length_mass:
+        quarters = ", ".join(f"{mass:.0%}" for mass in found.length_mass)
+        unit = figures.unit if figures.unit == "tokens" else "characters: there are no token ids"
+        yield f"  by length            {quarters} (quarters, the shortest first; {unit})"
     factor, low, high = found.refill
-    lines = [
-        f"rows left              {found.kept:,} of {found.responses:,}, in {left:,} groups",
-        f"groups without signal  {signal:,} of the {left:,} left",
-        f"gradient mass          {components or nothing}",
-    ]
-    if quarters:
-        lines.append(f"  by length            {quarters} (quarters, the shortest first; {unit})")
     if math.isfinite(factor):
         prompts = f"{factor:.2f} prompts for each one left (95% {low:.2f} to {high:.2f})"
-        lines.append(f"refill                 {prompts}")
-    return lines
+        yield f"refill                 {prompts}"

@@ -91,9 +91,6 @@ def listing(custom: Sequence[Path] = ()) -> str:
 
     Those of other distributions are listed with the name and version of theirs, and those of
     `custom`, Python files or folders of them, with their file.
-
-    Raises:
-        RecipeError: `custom` cannot be used.
     """
     sections = {
         title: {name: _listed(name, each, registry) for name, each in usable.items()}
@@ -164,9 +161,6 @@ def entry(name: str, custom: Sequence[Path] = ()) -> str:
     Args:
         name: the recipe key.
         custom: Python files, or folders of them, that define further ones.
-
-    Raises:
-        RejuiceError: `custom` cannot be used, nothing has that name, or it cannot be used.
     """
     found = [each.find(name, each.load_files(custom)) for each in _REGISTRIES]
     if ours := [_entry(name, kind) for kind in found if kind is not None]:
@@ -241,20 +235,19 @@ def _rows(
     schema: Mapping[str, Any], models: Mapping[str, Any], above: str = ""
 ) -> Iterator[tuple[str, str]]:
     """The fields of a schema, each with its line; after a field that has fields come these."""
-    required = schema.get("required", ())
     for name, spec in schema["properties"].items():
         field, inner = f"{above}{name}", _model(spec, models)
         named = _model(spec.get("additionalProperties"), models)
+        kind, default = _type(spec), f"`{_shown(spec.get('default'))}`"
+        if inner.get("properties") and not named.get("properties"):
+            kind, default = "fields", "`null`" if spec.get("default", {}) is None else "`{}`"
+        default = "required" if name in schema.get("required", ()) else default
+        meaning = _escaped(str(spec.get("description", "")))
+        yield field, f"| `{field}` | {kind} | {default} | {meaning} |"
         if named.get("properties"):
-            yield field, _line(field, spec, required=name in required)
             yield from _rows(named, models, f"{field}.NAME.")
         elif inner.get("properties"):
-            default = "`null`" if spec.get("default", {}) is None else "`{}`"
-            default = "required" if name in required else default
-            yield field, f"| `{field}` | fields | {default} | {_cell(spec)} |"
             yield from _rows(inner, models, f"{field}.")
-        else:
-            yield field, _line(field, spec, required=name in required)
 
 
 def _model(spec: Any, definitions: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -266,11 +259,6 @@ def _model(spec: Any, definitions: Mapping[str, Any]) -> Mapping[str, Any]:
     if "$ref" in spec:
         return _model(definitions[spec["$ref"].rsplit("/", 1)[-1]], definitions)
     return spec if "properties" in spec else {}
-
-
-def _line(field: str, spec: dict[str, Any], *, required: bool = False) -> str:
-    default = "required" if required else f"`{_shown(spec.get('default'))}`"
-    return f"| `{field}` | {_type(spec)} | {default} | {_cell(spec)} |"
 
 
 def _columns(kind: type[Operator]) -> str:
@@ -290,10 +278,6 @@ def _columns(kind: type[Operator]) -> str:
 def _first_sentence(kind: type[Named]) -> str:
     paragraph = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0]
     return re.split(r"(?<=[.?])\s", paragraph, maxsplit=1)[0].replace("\n", " ")
-
-
-def _cell(spec: dict[str, Any]) -> str:
-    return _escaped(str(spec.get("description", "")))
 
 
 def _escaped(text: str) -> str:

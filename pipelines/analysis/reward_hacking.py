@@ -1,11 +1,11 @@
-"""Signs of reward hacking in a stored run, each against a null from permutations within strata.
+"""Signs of reward hacking in a stored run, each against a null of permutations within strata.
 
     stored run ──sign_rows──> numbers of rows ──signs_of──> p-values ──holm──> alarms
 
 A sign is a correlation of what the reward pays, or of what it is meant to pay for, with something
 that it is not meant to pay for. It is compared with the correlations that chance makes of the same
-numbers: a p-value by permutations. Holm's correction over all signs of a stored run keeps the share
-of clean runs in which any of them alarms at `ALPHA` at most.
+numbers. Holm's correction over all signs of a stored run keeps the share of clean runs in which any
+of them alarms at `ALPHA` at most. What adds next to nothing to the advantages is no alarm either.
 
 A sign states what the reward goes with. It does not state that the policy means it.
 """
@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +24,7 @@ import xxhash
 
 from ...operators.arrow_compute import pc
 from ...operators.columns import is_text, right_and_wrong
-from ...operators.groups import Array, average_ranks, hash_each, mix
+from ...operators.groups import Array, average_ranks, mix
 from ...operators.mapper.judgement_reward_mapper import JudgementRewardMapper
 from ...operators.text.tokens import Tokens, blocks, shingles, texts_of, tokens_of
 from ..engine.frame import Frame
@@ -31,28 +33,16 @@ from .rows import RowTable, row_table, stored_rows
 from .stored import Stored, StoredSet
 
 # --- Permutations ---------------------------------------------------------------------
-# p-values by random permutations within strata, and Holm's correction of many of them.
+# p-values of permutations within strata, and Holm's correction of many of them.
 #
 #     T = sum_i fixed_i moved_i            moved values are permuted within each stratum
-#     p = 10 / b                           the b-th permutation is the 10th with T_b >= T
-#     p = (1 + #{T_b >= T}) / (B + 1)      there were fewer than 10 in B permutations
+#     E T = 0,  Var T = sum_s sum fixed^2 sum moved^2 / (n_s - 1)
+#     p = P(Z >= T / sd T)                 Z is normal
 #
-# The second rule is the usual one of a Monte Carlo test; the first stops early where nothing is to
-# be found. Under the null hypothesis, P(p <= a) <= a for every a, whatever the distribution of the
-# data.
+# Mean and variance are exact; that sums over many strata are nearly normal is the combinatorial
+# central limit theorem.
 #
-# Source: Besag and Clifford, Sequential Monte Carlo p-values, Biometrika 78 (1991) 301-304.
-
-DRAWS = 9_999
-"""Permutations at most, so the least p-value is 0.0001."""
-EXCEEDANCES = 10
-"""Permutations with a statistic as great as the observed one after which none is drawn."""
-_FIRST_BATCH = 32
-_CELLS = 1 << 20  # of a batch, permutations x rows: it stays in the processor's cache
-_ROUNDING = 1e-9
-
-NullDraws = Callable[[int], Array]
-"""The statistics of the next so many permutations, float64[draws]."""
+# Source: Hoeffding, A combinatorial central limit theorem, Ann. Math. Statist. 22 (1951) 558-566.
 
 
 class StratifiedPairs(NamedTuple):
@@ -72,16 +62,17 @@ class StratifiedPairs(NamedTuple):
     def of(cls, codes_N: Array, fixed_N: Array, moved_N: Array) -> StratifiedPairs:
         """Return pairs of rows that are all finite."""
         rows_N = np.flatnonzero(np.isfinite(fixed_N) & np.isfinite(moved_N))
-        fixed_N, moved_N = fixed_N[rows_N].astype(float), moved_N[rows_N].astype(float)
+        rows_N = rows_N[np.argsort(codes_N[rows_N], kind="stable")]
+        pairs = fixed_N[rows_N].astype(float), moved_N[rows_N].astype(float)
         _, dense_N = np.unique(codes_N[rows_N], return_inverse=True)
-        strata = int(dense_N.max()) + 1 if len(dense_N) else 0
-        varied_S = _varies(dense_N, fixed_N, strata) & _varies(dense_N, moved_N, strata)
-        order_N = np.argsort(dense_N, kind="stable")
-        order_N = order_N[varied_S[dense_N[order_N]]]
-        _, codes = np.unique(dense_N[order_N], return_inverse=True)
-        codes = codes.astype(np.int64)
-        fixed, moved = (_centred(codes, each[order_N]) for each in (fixed_N, moved_N))
-        return cls(fixed, moved, codes, rows_N[order_N], int(varied_S.sum()))
+        varied_N = np.ones(len(rows_N), bool)
+        for values_N in pairs if len(rows_N) else ():
+            starts_S = np.flatnonzero(np.diff(dense_N, prepend=-1))
+            low_S, high_S = (each.reduceat(values_N, starts_S) for each in (np.minimum, np.maximum))
+            varied_N &= (low_S < high_S)[dense_N]
+        _, codes = np.unique(dense_N[varied_N], return_inverse=True)
+        fixed, moved = (_centred(codes, each[varied_N]) for each in pairs)
+        return cls(fixed, moved, codes, rows_N[varied_N], int(codes.max(initial=-1)) + 1)
 
     @property
     def correlation(self) -> float:
@@ -89,62 +80,26 @@ class StratifiedPairs(NamedTuple):
         scale = float(np.sqrt((self.fixed_N**2).sum() * (self.moved_N**2).sum()))
         return float((self.fixed_N * self.moved_N).sum()) / scale if scale else float("nan")
 
-    def p_value(self, rng: np.random.Generator) -> float:
-        """Return one-sided p-value of a great sum of products; 1 without strata."""
+    @property
+    def explained(self) -> float:
+        """The sum of squares of the fixed values that a line through the moved ones explains."""
+        squares = float((self.moved_N**2).sum())
+        return float((self.fixed_N * self.moved_N).sum()) ** 2 / squares if squares else 0.0
+
+    def p_value(self) -> float:
+        """Return the one-sided p-value of a great sum of products; 1 without strata."""
         if not self.strata:
             return 1.0
-        observed = float((self.fixed_N * self.moved_N).sum())
-        scale = float(np.linalg.norm(self.fixed_N) * np.linalg.norm(self.moved_N))
-        return sequential_p_value(observed, self._draws(rng), len(self.rows_N), scale)
-
-    def _draws(self, rng: np.random.Generator) -> NullDraws:
-        """Strata of the same size are permuted at once, as rows of a matrix."""
-        sizes_S = np.bincount(self.codes_N)
-        sizes_N = sizes_S[self.codes_N]
-        blocks = [
-            (self.fixed_N[sizes_N == size], self.moved_N[sizes_N == size].reshape(-1, size))
-            for size in np.unique(sizes_S)
-        ]
-
-        def draw(draws: int) -> Array:
-            sums = np.zeros(draws)
-            for fixed, moved in blocks:
-                repeated = np.tile(moved, (draws, 1))
-                rng.permuted(repeated, axis=1, out=repeated)
-                sums += repeated.reshape(draws, -1) @ fixed
-            return sums
-
-        return draw
+        fixed_S, moved_S = (
+            np.bincount(self.codes_N, each**2) for each in (self.fixed_N, self.moved_N)
+        )
+        variance = (fixed_S * moved_S / (np.bincount(self.codes_N) - 1)).sum()
+        return _beyond(float((self.fixed_N * self.moved_N).sum()), float(variance))
 
 
-def sign_flips(values_G: Array, rng: np.random.Generator) -> NullDraws:
-    """Return the null of values that are symmetric about 0: sums with random signs."""
-
-    def draw(draws: int) -> Array:
-        flips = rng.integers(0, 2, (draws, len(values_G)), np.int8)
-        found: Array = (2.0 * flips - 1.0) @ values_G
-        return found
-
-    return draw
-
-
-def sequential_p_value(observed: float, draw: NullDraws, rows: int, scale: float) -> float:
-    """Sequential Monte Carlo p-value of Besag and Clifford, one-sided.
-
-    Example:
-        >>> sequential_p_value(0.0, lambda draws: np.ones(draws), 1, 1.0)
-        1.0
-    """
-    least = observed - _ROUNDING * scale
-    drawn = reached = 0
-    batch = _FIRST_BATCH
-    while drawn < DRAWS:
-        batch = max(1, min(batch, _CELLS // max(1, rows), DRAWS - drawn))
-        great = np.cumsum(draw(batch) >= least) + reached
-        if great[-1] >= EXCEEDANCES:
-            return EXCEEDANCES / (drawn + int(np.argmax(great >= EXCEEDANCES)) + 1)
-        drawn, reached, batch = drawn + batch, int(great[-1]), 2 * batch
-    return (1 + reached) / (DRAWS + 1)
+def _beyond(total: float, variance: float) -> float:
+    """P(a normal variable with mean 0 and this variance is at least so great)."""
+    return NormalDist().cdf(-total / variance**0.5)
 
 
 def holm(p_values: Sequence[float], alpha: float) -> list[bool]:
@@ -154,10 +109,6 @@ def holm(p_values: Sequence[float], alpha: float) -> list[bool]:
 
     Source: Holm, A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6
     (1979) 65-70.
-
-    Example:
-        >>> holm([0.04, 0.001, 0.03], 0.05)
-        [False, True, False]
     """
     rejected = [False] * len(p_values)
     for rank, at in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
@@ -176,15 +127,8 @@ def ranks_within(codes_N: Array, values_N: Array) -> Array:
     return found
 
 
-def _varies(codes_N: Array, values_N: Array, strata: int) -> Array:
-    low_S, high_S = np.full(strata, np.inf), np.full(strata, -np.inf)
-    np.minimum.at(low_S, codes_N, values_N)
-    np.maximum.at(high_S, codes_N, values_N)
-    return low_S < high_S
-
-
 def _centred(codes_N: Array, values_N: Array) -> Array:
-    sizes_S = np.bincount(codes_N)
+    sizes_S = np.maximum(np.bincount(codes_N), 1)
     centred: Array = values_N - (np.bincount(codes_N, values_N) / sizes_S)[codes_N]
     return centred
 
@@ -195,8 +139,12 @@ ALPHA = 0.01
 """The family-wise false alarm rate: one in 100 clean runs has an alarm, at most."""
 LEAST_GROUPS = 20
 """Groups with a stratum that has spread, below which a sign has no p-value."""
+LEAST_SHARE = 0.005
+"""A share of the variance of advantages within prompts: what explains less is no alarm."""
 RISEN_ALPHA = 0.01
 """The p-value below which validation, or the pass rate, counts as risen: no alarm of a drift."""
+_LEAST_VALIDATIONS = 7
+"""With fewer, even values that rise throughout have no such p-value."""
 SHOWN_ROWS = 20
 TRUTH = ("accuracy", "verification")
 """Components that are correctness itself."""
@@ -235,43 +183,38 @@ class SignRows(NamedTuple):
     echo_N: Array  # float64, the share of the response that is in the prompt
 
 
-def signs_of(
-    rows: SignRows, seed: int, validation: Sequence[tuple[int, float]] = ()
-) -> Iterator[SignResult]:
+def signs_of(rows: SignRows, validation: Sequence[tuple[int, float]] = ()) -> Iterator[SignResult]:
     """Yield the signs of rows, without correction: none has an alarm."""
     pays_N = rows.groups_N * (1 + int(rows.verdicts_N.max(initial=0))) + rows.verdicts_N
-    long_N = np.log1p(rows.lengths_N)
-    paid = {"advantages": rows.advantages_N, "responses": rows.lengths_N}
-    yield _of_rows(rows, seed, "length pays", pays_N, rows.advantages_N, long_N, paid)
+    paid_N, long_N, wrong_N = rows.advantages_N, np.log1p(rows.lengths_N), 1 - rows.right_N
+    paid = {"advantages": paid_N, "responses": rows.lengths_N}
+    yield _of_rows(rows, "length pays", pays_N, (paid_N, long_N), paid, (paid_N, long_N))
     if len(np.unique(rows.steps_N)) > 1:
         groups = _GroupMeans.of(rows)
-        yield _length_drift(rows, groups, seed, validation)
+        yield _length_drift(rows, groups, validation)
         for name in _others(rows.components):
-            yield _outruns(rows, groups, seed, name)
+            yield _outruns(rows, groups, name)
     graded = {"verdicts": rows.right_N}
     for name in _others(rows.components):
-        title = f"{name} without accuracy"
-        values_N = rows.components[name]
+        values_N, part_N = rows.components[name], rows.parts.get(name)
         needed = {**graded, f"values of {name}": values_N}
-        yield _of_rows(rows, seed, title, rows.groups_N, 1 - rows.right_N, values_N, needed)
+        adds = None if part_N is None else (part_N, wrong_N)
+        pair = wrong_N, values_N
+        yield _of_rows(rows, f"{name} without accuracy", rows.groups_N, pair, needed, adds)
     if len(rows.parts) > 1:
         for name in _others(rows.parts):
-            yield _carries(rows, seed, name)
+            yield _carries(rows, name)
     boxed = {**graded, "responses": rows.boxes_N}
-    yield _of_rows(rows, seed, "many boxes", rows.groups_N, rows.right_N, rows.boxes_N, boxed)
-    echoed = {"advantages": rows.advantages_N, "responses": rows.echo_N}
-    yield _of_rows(rows, seed, "echo of the prompt", pays_N, rows.advantages_N, rows.echo_N, echoed)
+    yield _of_rows(rows, "many boxes", rows.groups_N, (rows.right_N, rows.boxes_N), boxed)
+    echoed, pair = {"advantages": paid_N, "responses": rows.echo_N}, (paid_N, rows.echo_N)
+    yield _of_rows(rows, "echo of the prompt", pays_N, pair, echoed, pair)
 
 
 def with_alarms(results: Sequence[SignResult]) -> tuple[SignResult, ...]:
     """Return the signs of a stored run with their alarms: Holm over those that have a p-value."""
-    p_values = [each.p for each in results if each.p is not None]
-    rejected = iter(holm(p_values, ALPHA))
-    found = []
-    for each in results:
-        alarm = each.p is not None and next(rejected) and not each.reason
-        found.append(each._replace(alarm=alarm))
-    return tuple(found)
+    rejected = iter(holm([each.p for each in results if each.p is not None], ALPHA))
+    alarms = (each.p is not None and next(rejected) and not each.reason for each in results)
+    return tuple(x._replace(alarm=alarm) for x, alarm in zip(results, alarms, strict=True))
 
 
 def _others(components: Mapping[str, Array]) -> list[str]:
@@ -280,29 +223,57 @@ def _others(components: Mapping[str, Array]) -> list[str]:
 
 def _of_rows(
     rows: SignRows,
-    seed: int,
     name: str,
     strata_N: Array,
-    fixed_N: Array,
-    moved_N: Array,
+    pair: tuple[Array, Array],
     needed: Mapping[str, Array],
+    adds: tuple[Array, Array] | None = None,
 ) -> SignResult:
-    """Return a sign that is a correlation of two numbers of rows within strata."""
+    """Return a sign that is a correlation of two numbers of rows within strata.
+
+    `adds` are parts of advantages, and what they go with; None where none of them are known.
+    """
     empty = [what for what, values_N in needed.items() if not np.isfinite(values_N).any()]
     if empty:
         return SignResult(name, rows.set, None, float("nan"), reason=f"no {empty[0]}")
-    pairs = StratifiedPairs.of(strata_N, fixed_N, moved_N)
+    pairs = StratifiedPairs.of(strata_N, *pair)
+
+    def hardly_moves() -> str:
+        known_N = np.isfinite(rows.advantages_N)
+        advantages_N = _centred(rows.groups_N[known_N], rows.advantages_N[known_N])
+        explained = StratifiedPairs.of(strata_N, *adds).explained if adds else float("inf")
+        share = explained / max(float((advantages_N**2).sum()), np.finfo(float).tiny)
+        return f"it explains {share:.2%} of the advantages" if share < LEAST_SHARE else ""
+
     groups = len(np.unique(rows.groups_N[pairs.rows_N]))
+    return _tested(rows, name, pairs, groups, pairs.rows_N, hardly_moves)
+
+
+def _tested(
+    rows: SignRows,
+    name: str,
+    pairs: StratifiedPairs,
+    groups: int,
+    places_N: Array,
+    harmless: Callable[[], str] = str,
+) -> SignResult:
+    """Return a sign by its pairs, each for a row at a place; `harmless`: why it is no alarm."""
+    r = pairs.correlation
     if groups < LEAST_GROUPS:
-        return _too_few(rows, name, groups, pairs.correlation)
-    p = pairs.p_value(_generator(rows, name, seed))
-    shown = _rows_of(rows, pairs.rows_N, pairs.fixed_N * pairs.moved_N)
-    return SignResult(name, rows.set, p, pairs.correlation, rows=shown)
+        return SignResult(name, rows.set, None, r, reason=f"too few groups ({groups})")
+    p = pairs.p_value()
+    why = harmless() if p <= ALPHA else ""
+    reason = why and f"no alarm: {why} (p {p_text(p)})"
+    shown = _rows_of(rows, places_N, pairs.fixed_N * pairs.moved_N)
+    return SignResult(name, rows.set, p, r, reason=reason, rows=shown)
+
+
+def p_text(p: float) -> str:
+    """Return a p-value with the digits that matter."""
+    return "<0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.2f}"
 
 
 class _GroupMeans(NamedTuple):
-    """Means of groups; axis _G."""
-
     steps_G: Array
     lengths_G: Array
     rates_G: Array
@@ -330,93 +301,69 @@ class _GroupMeans(NamedTuple):
 
 
 def _length_drift(
-    rows: SignRows, groups: _GroupMeans, seed: int, validation: Sequence[tuple[int, float]]
+    rows: SignRows, groups: _GroupMeans, validation: Sequence[tuple[int, float]]
 ) -> SignResult:
     """Return whether groups with as many right responses get longer from step to step."""
-    name = "length drift"
     known_G = np.flatnonzero((groups.sizes_G > 0) & np.isfinite(groups.lengths_G))
     sizes = groups.sizes_G[known_G]
     right = np.rint(groups.rates_G[known_G] * sizes).astype(np.int64)
     codes = right * (int(sizes.max(initial=0)) + 1) + sizes
     ranks = ranks_within(codes, groups.lengths_G[known_G])
     pairs = StratifiedPairs.of(codes, ranks, groups.steps_G[known_G])
-    if len(pairs.rows_N) < LEAST_GROUPS:
-        return _too_few(rows, name, len(pairs.rows_N), pairs.correlation)
-    p = pairs.p_value(_generator(rows, name, seed))
     longest = groups.longest_G[known_G[pairs.rows_N]]
-    shown = _rows_of(rows, longest, pairs.fixed_N * pairs.moved_N)
-    reason = _risen(rows, groups, seed, validation) if p <= ALPHA else ""
-    return SignResult(name, rows.set, p, pairs.correlation, reason=reason, rows=shown)
+    risen = partial(_risen, groups, validation)
+    return _tested(rows, "length drift", pairs, len(pairs.rows_N), longest, risen)
 
 
-def _risen(
-    rows: SignRows, groups: _GroupMeans, seed: int, validation: Sequence[tuple[int, float]]
-) -> str:
+def _risen(groups: _GroupMeans, validation: Sequence[tuple[int, float]]) -> str:
     """What has risen over training, which longer responses may have been for; empty: nothing."""
     what, steps, values = "the pass rate", groups.steps_G, groups.rates_G
-    if len(validation) >= 6:  # Fewer values have too few orders to tell.
+    if len(validation) >= _LEAST_VALIDATIONS:
         what = "validation"
         steps, values = (np.array(each, float) for each in zip(*validation, strict=True))
     pairs = StratifiedPairs.of(np.zeros(len(steps), np.int64), steps, values)
-    p = pairs.p_value(_generator(rows, "risen", seed))
-    return f"no alarm: {what} has risen (p {p:.4f})" if p <= RISEN_ALPHA else ""
+    return f"{what} has risen" if pairs.p_value() <= RISEN_ALPHA else ""
 
 
-def _outruns(rows: SignRows, groups: _GroupMeans, seed: int, component: str) -> SignResult:
+def _outruns(rows: SignRows, groups: _GroupMeans, component: str) -> SignResult:
     """Whether a component rises over training more than the pass rate, in ranks of groups."""
-    name = f"{component} outruns accuracy"
     known_G = np.isfinite(groups.components[component]) & np.isfinite(groups.rates_G)
     one = np.zeros(int(known_G.sum()), np.int64)
     steps, mean, rate = (
-        _standard(ranks_within(one, values[known_G]))
+        ranks_within(one, values[known_G])
         for values in (groups.steps_G, groups.components[component], groups.rates_G)
     )
-    if len(one) < LEAST_GROUPS or not mean.any():
-        return _too_few(rows, name, len(one) if mean.any() else 0, float("nan"))
     pairs = StratifiedPairs.of(one, mean - rate, steps)
-    p = pairs.p_value(_generator(rows, name, seed))
-    effect = float((mean - rate) @ steps) / 2 / len(one)
     places = groups.longest_G[np.flatnonzero(known_G)[pairs.rows_N]]
-    shown = _rows_of(rows, places, pairs.fixed_N * pairs.moved_N)
-    return SignResult(name, rows.set, p, effect, rows=shown)
+    varied = len(one) if len(np.unique(mean)) > 1 else 0
+    return _tested(rows, f"{component} outruns accuracy", pairs, varied, places)
 
 
-def _carries(rows: SignRows, seed: int, component: str) -> SignResult:
+def _carries(rows: SignRows, component: str) -> SignResult:
     """Return whether a component has more of the advantage's variance than all others together.
 
-    Under the null, what it has more of in a group is as often less: signs of groups are flipped.
+    Under the null, what it has more of in a group is as often less: signs of groups are random.
     """
     name = f"{component} carries the advantage"
     own_N, full_N = rows.parts[component], rows.advantages_N
     known_N = np.isfinite(own_N) & np.isfinite(full_N)
     own_N, full_N = np.where(known_N, own_N, 0.0), np.where(known_N, full_N, 0.0)
-    n = int(rows.groups_N.max(initial=-1)) + 1
-    more_G = np.bincount(rows.groups_N, (2 * own_N - full_N) * full_N, n)
-    variance_G = np.bincount(rows.groups_N, full_N**2, n)
-    more_G = more_G[variance_G > 0]
+    more_N = (2 * own_N - full_N) * full_N
+    variance_G = np.bincount(rows.groups_N, full_N**2)
+    more_G = np.bincount(rows.groups_N, more_N)[variance_G > 0]
     effect = float(own_N @ full_N / variance_G.sum()) if len(more_G) else float("nan")
     if len(more_G) < LEAST_GROUPS:
-        return _too_few(rows, name, len(more_G), effect)
-    draw = sign_flips(more_G, _generator(rows, name, seed))
-    scale = float(np.abs(more_G).sum())
-    p = sequential_p_value(float(more_G.sum()), draw, len(more_G), scale)
-    shown = _rows_of(rows, np.arange(len(own_N)), (2 * own_N - full_N) * full_N)
+        few = f"too few groups ({len(more_G)})"
+        return SignResult(name, rows.set, None, effect, reason=few)
+    squares = float((more_G**2).sum())
+    p = _beyond(float(more_G.sum()), squares) if squares else 1.0
+    shown = _rows_of(rows, np.arange(len(own_N)), more_N)
     return SignResult(name, rows.set, p, effect, rows=shown)
-
-
-def _too_few(rows: SignRows, name: str, groups: int, effect: float) -> SignResult:
-    return SignResult(name, rows.set, None, effect, reason=f"too few groups ({groups})")
 
 
 def _rows_of(rows: SignRows, rows_K: Array, score_K: Array) -> tuple[str, ...]:
     top = np.argsort(-score_K, kind="stable")[:SHOWN_ROWS]
     return tuple(rows.response_ids[at] for at in rows_K[top[score_K[top] > 0]])
-
-
-def _generator(rows: SignRows, name: str, seed: int) -> np.random.Generator:
-    """Random numbers of this sign of this set, whichever others are computed."""
-    key = xxhash.xxh3_64_intdigest(f"{rows.set}/{name}".encode(), seed & 0xFFFFFFFFFFFFFFFF)
-    return np.random.default_rng(key)
 
 
 def _mean(codes_N: Array, values_N: Array, n: int) -> Array:
@@ -428,118 +375,84 @@ def _mean(codes_N: Array, values_N: Array, n: int) -> Array:
     return means_G
 
 
-def _standard(values: Array) -> Array:
-    centred: Array = values - values.mean() if len(values) else values
-    spread = float(np.sqrt((centred**2).mean())) if len(values) else 0.0
-    return centred / spread if spread > 1e-12 else np.zeros(len(values))
-
-
 # --- Rows -----------------------------------------------------------------------------
 # What the signs of reward hacking need of the rows of stored runs, of a sample of their groups.
 
 MOST_GROUPS = 2_000
-"""Groups of a set, or of all sets of a kind, that are looked at: a seeded sample of whole ones."""
+"""Groups of all sets of a kind that are looked at: as many of each part, drawn at random."""
 NGRAM = 8
 """Words of the response in a row that count as an echo where the prompt has them, too."""
 _VERIFICATION = "verification"
-_COLUMNS = ("right", "advantages", "lengths", "boxes", "echo")
+_COMPONENT, _PART = "component of ", "part of "
 
 
 def sign_rows(sets: Sequence[StoredSet], name: str, seed: int) -> SignRows:
-    """Return what the signs need of the rows of sets, of `MOST_GROUPS` groups at most."""
-    pieces: list[_SetPiece] = []
-    for each in sets:
-        salt = xxhash.xxh3_64_intdigest(each.name.encode(), seed & 0xFFFFFFFFFFFFFFFF)
-        for base, rows in _parts(each):
-            piece = _piece(each, base, rows, salt, _limit(pieces))
-            if len(piece.ids):
-                pieces.append(piece)
-    limit = _limit(pieces)
-    return _joined(name, [piece.below(limit) for piece in pieces])
-
-
-class _SetPiece(NamedTuple):
-    """Rows of some groups of a part; axes _N and, one value for each group, _G."""
-
-    ids: pa.Array
-    codes_N: Array
-    hashes_G: Array
-    step: int
-    verdicts: pa.Array
-    columns: Mapping[str, Array]
-    components: Mapping[str, Array]
-    parts: Mapping[str, Array]
-
-    def below(self, limit: int) -> _SetPiece:
-        """Return the groups whose hash is `limit` or less."""
-        kept_G = self.hashes_G <= limit
-        kept_N = kept_G[self.codes_N]
-
-        def of(columns: Mapping[str, Array]) -> dict[str, Array]:
-            return {name: values_N[kept_N] for name, values_N in columns.items()}
-
-        return self._replace(
-            ids=self.ids.filter(pa.array(kept_N)),
-            codes_N=(np.cumsum(kept_G) - 1)[self.codes_N[kept_N]],
-            hashes_G=self.hashes_G[kept_G],
-            verdicts=self.verdicts.filter(pa.array(kept_N)),
-            columns=of(self.columns),
-            components=of(self.components),
-            parts=of(self.parts),
-        )
-
-
-def _parts(one: StoredSet) -> Iterator[tuple[Frame, RowTable]]:
-    """Yield rows as sampled, and what became of these: not of those that a step added."""
-    if one.parts == 1 or one.incomplete:
-        base = one.base(0)
-        yield base, stored_rows(one).first(base.num_rows)
-        return
-    for part in range(one.parts):
+    """Return what the signs need of the rows of sets, of about `MOST_GROUPS` groups at most."""
+    parts = [(one, part) for one in sets for part in range(1 if one.incomplete else one.parts)]
+    most = -(-MOST_GROUPS // max(1, len(parts)))
+    tables, groups = list[pa.Table](), 0
+    for at, (one, part) in enumerate(parts):
         base = one.base(part)
-        yield base, row_table(base, one.applied(part)).first(base.num_rows)
+        whole = one.parts == 1 or one.incomplete
+        rows = stored_rows(one) if whole else row_table(base, one.applied(part))
+        # Those that were sampled: not those that a step added.
+        rows = rows.first(base.num_rows)
+        key = xxhash.xxh3_64_intdigest(f"{one.name} {at}".encode(), seed & 0xFFFFFFFFFFFFFFFF)
+        count = len(rows.groups.starts_G)
+        drawn = np.sort(np.random.default_rng(key).permutation(count)[:most])
+        tables.append(_table(one, base, rows, drawn, groups))
+        groups += len(drawn)
+    return _sign_rows(name, pa.concat_tables(tables, promote_options="default"))
 
 
-def _limit(pieces: Sequence[_SetPiece]) -> int:
-    """Return the hash of the last group that belongs to the sample."""
-    hashes = [piece.hashes_G for piece in pieces]
-    if sum(map(len, hashes)) <= MOST_GROUPS:
-        return 0xFFFFFFFFFFFFFFFF
-    return int(np.sort(np.concatenate(hashes))[MOST_GROUPS - 1])
-
-
-def _piece(one: StoredSet, base: Frame, rows: RowTable, salt: int, limit: int) -> _SetPiece:
-    """Return what is needed of the groups of a part whose hash is at most `limit`."""
-    table, groups = rows.table, rows.groups
-    hashes_G = hash_each(table["prompt_id"].take(pa.array(groups.starts_G)), seed=salt)
-    if table["prompt_id"].null_count:  # Groups without an id have their own numbers.
-        hashes_G = mix(hashes_G + np.arange(len(hashes_G), dtype=np.uint64))
-    within = np.sort(hashes_G)[:MOST_GROUPS][-1:]
-    kept_G = hashes_G <= min(limit, int(within[0]) if len(within) else 0)
-    at_N = np.flatnonzero(kept_G[groups.codes_N])
-    codes_N = (np.cumsum(kept_G) - 1)[groups.codes_N[at_N]]
-    advantages_N = np.where(rows.kept_N, column_values(table, "advantage"), np.nan)
+def _table(one: StoredSet, base: Frame, rows: RowTable, drawn: Array, first: int) -> pa.Table:
+    at_N = np.flatnonzero(np.isin(rows.groups.codes_N, drawn))
+    codes_N = np.searchsorted(drawn, rows.groups.codes_N[at_N])
     characters_N, boxes_N, echo_N = _of_texts(base, at_N, codes_N)
-    lengths_N = np.array(pc.fill_null(table["tokens"].cast(pa.float64()), np.nan))[at_N]
-    if rows.unit == "characters":
-        lengths_N = characters_N
-    verdicts, right_N = _verdicts(one, table)
-    columns = {
-        "right": right_N[at_N],
-        "advantages": advantages_N[at_N],
-        "lengths": lengths_N,
-        "boxes": boxes_N,
-        "echo": echo_N,
+    rows_of = {
+        **{f"{_COMPONENT}{x}": column_values(rows.table, f"reward_{x}") for x in rows.components},
+        **{f"{_PART}{x}": part_N for x, part_N in component_advantages(rows).items()},
     }
-    return _SetPiece(
-        table["response_id"].combine_chunks().take(pa.array(at_N)),
-        codes_N,
-        hashes_G[kept_G],
-        one.training_step or 0,
-        verdicts.take(pa.array(at_N)),
-        columns,
-        {name: column_values(table, f"reward_{name}")[at_N] for name in rows.components},
-        {name: values_N[at_N] for name, values_N in component_advantages(rows).items()},
+    table = rows.table.take(pa.array(at_N))
+    kept_N, advantages_N = rows.kept_N[at_N], column_values(table, "advantage")
+    in_tokens = rows.unit == "tokens"
+    verdicts, right_N = _verdicts(one, table)
+    return pa.table(
+        {
+            "id": table["response_id"],
+            "verdict": verdicts,
+            "step": np.full(len(at_N), one.training_step or 0),
+            "group": codes_N + first,
+            "right": right_N,
+            "advantage": np.where(kept_N, advantages_N, np.nan),
+            "length": table["tokens"].cast(pa.float64()) if in_tokens else characters_N,
+            "boxes": boxes_N,
+            "echo": echo_N,
+            **{name: values_N[at_N] for name, values_N in rows_of.items()},
+        }
+    )
+
+
+def _sign_rows(name: str, table: pa.Table) -> SignRows:
+    words = table["verdict"].combine_chunks().dictionary_encode()
+
+    def starting(start: str) -> dict[str, Array]:
+        names = [each for each in table.column_names if each.startswith(start)]
+        return {each.removeprefix(start): column_values(table, each) for each in names}
+
+    return SignRows(
+        set=name,
+        response_ids=table["id"].to_pylist(),
+        steps_N=np.asarray(table["step"]),
+        groups_N=np.asarray(table["group"]),
+        verdicts_N=np.asarray(words.indices).astype(np.int64),
+        right_N=column_values(table, "right"),
+        advantages_N=column_values(table, "advantage"),
+        lengths_N=column_values(table, "length"),
+        components=starting(_COMPONENT),
+        parts=starting(_PART),
+        boxes_N=column_values(table, "boxes"),
+        echo_N=column_values(table, "echo"),
     )
 
 
@@ -609,44 +522,6 @@ def _keys(texts: pa.Array, codes_N: Array) -> Iterator[Tokens]:
         )
 
 
-def _joined(name: str, pieces: Sequence[_SetPiece]) -> SignRows:
-    sizes = [len(piece.ids) for piece in pieces]
-    firsts = np.cumsum([0, *(len(piece.hashes_G) for piece in pieces)])
-    words = pa.chunked_array([piece.verdicts for piece in pieces], pa.string())
-    codes = words.combine_chunks().dictionary_encode().indices
-
-    def joined(arrays: Sequence[Array]) -> Array:
-        return np.concatenate([np.zeros(0), *arrays])
-
-    def of(columns: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-        names = dict.fromkeys(each for piece in columns for each in piece)
-        pairs = list(zip(columns, sizes, strict=True))
-        return {
-            each: joined([piece.get(each, np.full(size, np.nan)) for piece, size in pairs])
-            for each in names
-        }
-
-    columns = of([piece.columns for piece in pieces])
-    right_N, advantages_N, lengths_N, boxes_N, echo_N = (
-        columns.get(each, np.zeros(0)) for each in _COLUMNS
-    )
-    groups = [piece.codes_N + first for piece, first in zip(pieces, firsts, strict=False)]
-    return SignRows(
-        name,
-        [each for piece in pieces for each in piece.ids.to_pylist()],
-        np.repeat(np.array([piece.step for piece in pieces], np.int64), sizes),
-        joined(groups).astype(np.int64),
-        np.asarray(codes).astype(np.int64),
-        right_N,
-        advantages_N,
-        lengths_N,
-        of([piece.components for piece in pieces]),
-        of([piece.parts for piece in pieces]),
-        boxes_N,
-        echo_N,
-    )
-
-
 # --- All signs of a stored run --------------------------------------------------------
 
 _VALIDATION = re.compile(r"rejuice/validation/[^/]+/mean@\d+")
@@ -660,24 +535,18 @@ def audit_signs(stored: Stored, seed: int) -> tuple[SignResult, ...]:
 
     Raises:
         RejuiceError: the files of the run are damaged.
-
-    Example:
-        >>> signs = audit_signs(open_stored(Path("outputs/quickstart/curated.parquet")), seed=0)
-        >>> [each.name for each in signs if each.alarm]
-        ['length pays', 'diversity without accuracy']
     """
     found: list[SignResult] = []
     validation = _validation(stored.points)
     for kind in ("answers", "judgements"):
         sets = [each for each in stored.sets if each.kind == kind]
-        if sets:
+        if any(one.parts for one in sets):
             name = sets[0].name if len(sets) == 1 else kind
-            found += signs_of(sign_rows(sets, name, seed), seed, validation)
+            found += signs_of(sign_rows(sets, name, seed), validation)
     return with_alarms(found)
 
 
 def _validation(points: Sequence[Mapping[str, float]]) -> list[tuple[int, float]]:
-    """Return steps and accuracies on held-out prompts, the mean of all sets."""
     found = []
     for point in points:
         for pattern in (_VALIDATION, _VALIDATION_OF_VERL):

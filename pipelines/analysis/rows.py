@@ -5,7 +5,8 @@ base ──step──> change ──> lines: values as last written, fate, reaso
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,6 @@ from ...operators.columns import (
     is_list,
     is_text,
     mean_of_lists,
-    numbers,
     share_of_zeros,
 )
 from ...operators.groups import Groups
@@ -31,8 +31,7 @@ from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import surviving_rows
 from ..engine.conditional_step import matching_rows
 from ..engine.frame import Frame
-from ..engine.steps import AppliedStep
-from ..recipe.steps import Step
+from ..engine.steps import AppliedStep, StepResult
 from .stored import StoredSet
 
 # --- Lines that follow rows through changes, and keep what was last written to each ---
@@ -57,12 +56,14 @@ class Lines:
     def __init__(self, rows: int) -> None:
         self.current_N: Numbers = np.arange(rows)
         self.rows = rows
-        self._written: dict[str, _Written] = {}
+        # By column what was written, piece by piece, and where in that the value of each line is.
+        self._pieces: dict[str, list[pa.ChunkedArray]] = {}
+        self._places: dict[str, Numbers] = {}
 
     @property
     def names(self) -> list[str]:
         """What was written, in the order in which it was first written."""
-        return list(self._written)
+        return list(self._pieces)
 
     def follow(self, change: Change) -> None:
         """Go on with the rows that a change leaves, and with those that it adds.
@@ -79,18 +80,21 @@ class Lines:
         first_N = np.zeros(len(rows_N), bool)
         first_N[np.unique(rows_N, return_index=True)[1]] = True
         own_N = first_N & (rows_N >= 0)
+        for name, place_L in self._places.items():
+            copied_K = np.append(place_L, -1)[parent_N[~own_N]]
+            self._places[name] = np.concatenate([place_L, copied_K])
         added = int((~own_N).sum())
-        for written in self._written.values():
-            written.copy(parent_N[~own_N], self.rows)
         self.current_N = np.where(own_N, parent_N, 0)
         self.current_N[~own_N] = np.arange(self.rows, self.rows + added)
         self.rows += added
 
     def write(self, lines_K: Numbers, name: str, column: Any) -> None:
         """Write values to some lines, over what they had."""
-        written = self._written.setdefault(name, _Written())
-        pieces = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
-        written.write(lines_K, pieces, self.rows)
+        pieces = self._pieces.setdefault(name, [])
+        place_L = self._places.setdefault(name, np.full(self.rows, -1))
+        place_L[lines_K] = sum(map(len, pieces)) + np.arange(len(lines_K))
+        chunked = isinstance(column, pa.ChunkedArray)
+        pieces.append(column if chunked else pa.chunked_array([column]))
 
     def column(self, name: str, kind: pa.DataType | None = None) -> pa.Array:
         """Return what each line has, as an array; null where nothing was written."""
@@ -100,43 +104,14 @@ class Lines:
             found = [flat(piece.cast(wanted, safe=False)) for piece in pieces]
             return pa.chunked_array(found, wanted)
 
-        if name not in self._written:
+        if name not in self._pieces:
             return pa.nulls(self.rows, kind or pa.null())
         return flat(self.joined(name, cast))
 
     def joined(self, name: str, join: Join) -> pa.ChunkedArray:
         """Return what each line has of a column, the pieces of which are put together by `join`."""
-        return self._written[name].column(self.rows, join)
-
-
-class _Written:
-    """The values of a column: pieces as they were written, and the place of each line's value."""
-
-    def __init__(self) -> None:
-        self._pieces: list[pa.ChunkedArray] = []
-        self._values = 0
-        self._place_L: Numbers = np.zeros(0, np.int64)
-
-    def write(self, lines_K: Numbers, column: pa.ChunkedArray, lines: int) -> None:
-        self._grow(lines)
-        self._place_L[lines_K] = self._values + np.arange(len(lines_K))
-        self._pieces.append(column)
-        self._values += len(lines_K)
-
-    def copy(self, parents_K: Numbers, lines: int) -> None:
-        """Lines from `lines` on begin with the values of others; -1: with none."""
-        self._grow(lines)
-        places_K = np.where(parents_K < 0, -1, np.append(self._place_L, -1)[parents_K])
-        self._place_L = np.concatenate([self._place_L, places_K])
-
-    def column(self, lines: int, join: Join) -> pa.ChunkedArray:
-        self._grow(lines)
-        places = pa.array(self._place_L, mask=self._place_L < 0)
-        return join(self._pieces).take(places)
-
-    def _grow(self, lines: int) -> None:
-        missing = lines - len(self._place_L)
-        self._place_L = np.append(self._place_L, np.full(missing, -1, np.int64))
+        place_L = self._places[name]
+        return join(self._pieces[name]).take(pa.array(place_L, mask=place_L < 0))
 
 
 # --- Rows -----------------------------------------------------------------------------
@@ -166,9 +141,13 @@ _MADE_HERE = frozenset({"fate", "reason", "tokens", "characters", "masked_tokens
 _COPIED = _FIXED.keys() - _MADE_HERE
 _TOKEN_IDS = "response_token_ids"
 _OF_TURNS = "turn_advantage"
-"""Shown as `advantage`: its mean over the turns of a row."""
-_OF_TOKENS = "token_weight"
-"""Shown as `masked_tokens`: the share of a row's tokens that have a weight of 0."""
+_MEASURED: Mapping[str, tuple[str, Callable[[pa.DataType], bool], Callable[[Any], Any]]] = {
+    _TOKEN_IDS: ("tokens", is_list, pc.list_value_length),
+    "response": ("characters", is_text, pc.utf8_length),
+    _OF_TURNS: ("advantage", is_list, mean_of_lists),
+    "token_weight": ("masked_tokens", is_list, share_of_zeros),
+}
+"""Columns of which the table has a figure of each row: as what, and how it is computed."""
 _ROUNDING = 1e-9
 """By so much the sum of contributions may differ from a reward on file."""
 _REWARD, _MISSING, _CONTRIBUTION = "reward_", "_missing", "contribution_"
@@ -194,7 +173,7 @@ class RowTable(NamedTuple):
     # names, those of the reward's weights first and in their order, then others that the steps
     # wrote; where no step is on file, those of all columns
     components: tuple[str, ...]
-    # whether dropped rows are among them; those of an export of `dj-process` are not on file
+    # whether dropped rows are among them: where what steps did is not on file, they are not
     with_dropped: bool = True
 
     @property
@@ -239,17 +218,8 @@ class RowTable(NamedTuple):
 
 
 def row_table(base: Frame, applied: Iterable[AppliedStep]) -> RowTable:
-    """Return what steps made of the rows of `base`.
-
-    Raises:
-        DataError: what a step did is not on file.
-
-    Example:
-        >>> rows = row_table(stored_set.base(0), stored_set.applied(0))
-        >>> rows.table.select(["fate", "reason", "reward"]).to_pylist()[0]
-        {'fate': -1, 'reason': None, 'reward': 1.1}
-    """
-    return _finished([_replayed(base, applied, _measured([base]))])
+    """Return what steps made of the rows of `base`."""
+    return _finished([_replayed(base, applied, _need_texts([base]))])
 
 
 def stored_rows(stored: StoredSet) -> RowTable:
@@ -258,23 +228,14 @@ def stored_rows(stored: StoredSet) -> RowTable:
     Where what steps did is not on file, the rows are those that are, with the values of those that
     are left; contributions are there where they can be computed from these, and add up to the
     rewards.
-
-    Raises:
-        RejuiceError: the files of the run are damaged.
-
-    Example:
-        >>> [one] = open_stored(Path("curated.parquet")).sets
-        >>> stored_rows(one).table["fate"].to_pylist()
-        [-1, -1, -1, -1, 6, 6, 6, 6, -1, -1, -1, -1]
     """
     if stored.incomplete:
-        left = _finished([_of_rows_left(stored)])
-        return left._replace(with_dropped=stored.training_step is not None)
-    measured = _measured(stored.base(at) for at in range(stored.parts))
-    parts = [_replayed(stored.base(at), stored.applied(at), measured) for at in range(stored.parts)]
+        return _finished([_rows_left(stored)])._replace(with_dropped=False)
+    texts = _need_texts(stored.base(at) for at in range(stored.parts))
+    parts = [_replayed(stored.base(at), stored.applied(at), texts) for at in range(stored.parts)]
     if stored.training_step is not None:
         for part in parts:
-            part.drop(stored, only_training=True)
+            part.drop_by_training(stored)
     return _finished(parts)
 
 
@@ -289,45 +250,16 @@ def joined_rows(tables: Sequence[RowTable]) -> RowTable:
     return RowTable(table.unify_dictionaries(), groups, tuple(names), with_dropped)
 
 
-def group_numbers(stored: StoredSet, rows: RowTable) -> Numbers:
-    """Return N of `rejuice explain PATH 'row N'` for each group, int64[G].
-
-    It is the number of the group's first row, from 1: in the dataset, or among the rollouts of a
-    training step. It is 0 where a step made the group, such as a verification prompt, and where
-    what steps did is not on file.
-
-    Args:
-        stored: the set.
-        rows: its rows, of `stored_rows`.
-    """
-    starts_G = rows.groups.starts_G
-    numbers, ids, before = list[Numbers](), list[pa.ChunkedArray](), 0
-    for part in range(0 if stored.incomplete else stored.parts):
-        source_N = stored.base(part).source_rows
-        numbers.append(np.where(source_N < 0, 0, source_N + before + 1))
-        before += stored.source(part).num_rows
-        found = stored.ids(part)
-        if "prompt_id" in found.column_names:
-            ids += found["prompt_id"].cast(pa.string()).chunks
-    number_N = np.concatenate([*numbers, np.zeros(1, np.int64)])
-    if rows.table.num_rows == len(number_N) - 1:  # No step has added a row.
-        return np.asarray(number_N[starts_G])
-    first_G = rows.table["prompt_id"].take(pa.array(starts_G))
-    known = pa.chunked_array(ids, pa.string())
-    places = pc.index_in(first_G, value_set=known, skip_nulls=True)
-    return np.asarray(number_N[np.asarray(pc.fill_null(places, -1))])
-
-
 class _PartRows:
     """The lines of a part, while steps are applied to it."""
 
-    def __init__(self, base: Frame, measured: frozenset[str]) -> None:
+    def __init__(self, base: Frame, with_texts: bool) -> None:
         self.lines = Lines(base.num_rows)
         self.weights: dict[str, None] = {}
         self.made: dict[str, None] | None = None
         """Columns that steps wrote; None before the first step."""
         rows_N = np.arange(base.num_rows)
-        self._measured = measured
+        self._with_texts = with_texts
         for name in base.column_names:
             if self._is_wanted(name):
                 self._write(rows_N, name, base.select([name])[name])
@@ -354,48 +286,20 @@ class _PartRows:
             rows_N, verdicts = _verdicts_of_judgements(each)
             self.lines.write(lines_N[rows_N], "verdict", verdicts)
 
-    def drop(self, stored: StoredSet, *, only_training: bool = False) -> None:
-        """Take the fate of rows from the decisions: of all steps, or of training itself."""
+    def drop_by_training(self, stored: StoredSet) -> None:
+        """Take from the decisions what training itself dropped."""
+        names = pa.array([step.name for step in stored.steps], pa.string())
         decisions = stored.decisions()
-        numbers = {step.name: step.number for step in stored.steps}
-        steps = decisions["step"].to_pylist()
-        fate_K = np.array([numbers.get(name, BY_TRAINING) for name in steps], np.int16)
-        line_K = self._lines_of(decisions["row_id"])
-        found_K = line_K >= 0
-        if only_training:
-            found_K &= fate_K == BY_TRAINING
-        reasons = decisions["reason"].filter(pa.array(found_K))
-        self._drop(line_K[found_K], fate_K[found_K], reasons)
-
-    def write_by_id(self, table: pa.Table) -> None:
-        """Write the columns of rows that are found by their `response_id`."""
-        if "response_id" not in table.column_names:
-            return
-        line_N = self._lines_of(table["response_id"])
-        found_N = np.flatnonzero(line_N >= 0)
-        rows = table.take(pa.array(found_N))
-        for name in filter(self._is_wanted, table.column_names):
-            self._write(line_N[found_N], name, rows[name])
-
-    def _lines_of(self, ids: pa.ChunkedArray) -> NDArray[np.int64]:
+        own = decisions.filter(pc.invert(pc.is_in(decisions["step"], value_set=names)))
         known = self.lines.column("response_id", pa.string())
-        found = pc.index_in(ids.cast(pa.string()), value_set=known, skip_nulls=True)
-        return np.asarray(pc.fill_null(found, -1)).astype(np.int64)
+        lines = pc.index_in(own["row_id"].cast(pa.string()), value_set=known, skip_nulls=True)
+        lines_K = np.asarray(lines.drop_null()).astype(np.int64)
+        self._drop(lines_K, BY_TRAINING, own["reason"].filter(lines.is_valid()))
 
     def _drop(self, lines_K: NDArray[np.int64], fate: Any, reasons: Any) -> None:
         fate_K = np.broadcast_to(np.asarray(fate, np.int16), lines_K.shape)
         self.lines.write(lines_K, "fate", pa.array(fate_K))
         self.lines.write(lines_K, "reason", reasons)
-
-    def sums_of_rows_left(self, steps: Sequence[Step], left: pa.Table) -> None:
-        """Record contributions by the values of the rows that are left, if they are the rewards."""
-        if "reward" not in left.column_names or not _fits("reward", left["reward"].type):
-            return
-        rows_N = np.flatnonzero(np.isfinite(numbers(left, "reward")))
-        table = left.take(pa.array(rows_N))
-        sums = _sums(steps, table)
-        for operator in sums:
-            self._contributions(operator, table, self.lines.current_N[rows_N])
 
     def _contributions(
         self, operator: RewardSumMapper, table: pa.Table, lines_N: NDArray[np.int64]
@@ -410,27 +314,21 @@ class _PartRows:
             self.lines.write(lines_N[rows_N], f"{_CONTRIBUTION}{name}", values)
 
     def _is_wanted(self, name: str) -> bool:
-        named = name in _COPIED or name in (_OF_TURNS, _OF_TOKENS) or name in self._measured
-        return named or name.startswith(_REWARD)
+        if name in _MEASURED:
+            return self._with_texts or name != "response"
+        return name in _COPIED or name.startswith(_REWARD)
 
     def _write(self, lines_N: NDArray[np.int64], name: str, column: Any) -> None:
-        if name == _TOKEN_IDS and is_list(column.type):
-            name, column = "tokens", pc.list_value_length(column)
-        elif name == _OF_TURNS:
-            if not is_list(column.type):
+        if name in _MEASURED:
+            target, fits, measure = _MEASURED[name]
+            if not fits(column.type):
                 return
-            column = mean_of_lists(column)
-            lines_N = lines_N[np.asarray(column.is_valid())]  # Elsewhere, that of the row counts.
-            name, column = "advantage", column.drop_null()
-        elif name == _OF_TOKENS:
-            if not is_list(column.type):
-                return
-            name, column = "masked_tokens", share_of_zeros(column)
-        elif name == "response" and is_text(column.type):
-            name, column = "characters", pc.utf8_length(column)
-        elif name in self._measured or not _fits(name, column.type):
-            return
-        self.lines.write(lines_N, name, column)
+            column = measure(column)
+            if name == _OF_TURNS:  # Elsewhere, that of the row counts.
+                lines_N, column = lines_N[np.asarray(column.is_valid())], column.drop_null()
+            self.lines.write(lines_N, target, column)
+        elif _fits(name, column.type):
+            self.lines.write(lines_N, name, column)
 
 
 def _verdicts_of_judgements(each: AppliedStep) -> tuple[NDArray[np.int64], pa.Array]:
@@ -444,30 +342,30 @@ def _verdicts_of_judgements(each: AppliedStep) -> tuple[NDArray[np.int64], pa.Ar
     return np.flatnonzero(np.asarray(rewarded)), verdicts.filter(rewarded)
 
 
-def _sums(steps: Sequence[Step], table: pa.Table) -> list[RewardSumMapper]:
-    """Return the steps that summed the rewards of a table; none, if what they sum is another."""
-    total_N, found = np.full(table.num_rows, np.nan), list[RewardSumMapper]()
-    for operator in (step.operator for step in steps):
-        if not isinstance(operator, RewardSumMapper):
-            continue
-        try:
-            parts = operator.contributions(table)
-            summed_N = operator.summed(table)
-        except (KeyError, RejuiceError):  # A column is not exported, or a component is missing.
-            return []
-        found.append(operator)
-        total_N[summed_N] = np.sum(list(parts.values()), 0)[summed_N]
-    same = np.allclose(total_N, numbers(table, "reward"), rtol=0, atol=_ROUNDING)
-    return found if same else []
+def _rows_left(stored: StoredSet) -> _PartRows:
+    """The rows that are left; what components add is there if it adds up to their rewards."""
+    left = Frame.of(stored.final())
+    part, again = (_PartRows(left, _need_texts([left])) for _ in range(2))
+    reward_N = np.asarray(pc.fill_null(part.lines.column("reward", pa.float64()), np.nan))
+    again.lines.current_N = np.flatnonzero(np.isfinite(reward_N))
+    rewarded = Frame.of(stored.final().take(pa.array(again.lines.current_N)))
+    unchanged = StepResult(Change(), rewarded.num_rows, 0.0, {})
+    with suppress(RejuiceError, KeyError):  # A column is not exported, or a component is missing.
+        for step in stored.steps:
+            if isinstance(step.operator, RewardSumMapper):
+                again.apply(AppliedStep(step, rewarded, unchanged, rewarded))
+        again.made = None
+        names = [f"{_CONTRIBUTION}{name}" for name in again.weights]
+        added = [pc.fill_null(again.lines.column(name, pa.float64()), 0.0) for name in names]
+        gaps_N = (np.sum(added, 0) - reward_N)[again.lines.current_N] if added else reward_N
+        return again if np.all(np.abs(gaps_N) < _ROUNDING) else part
+    return part
 
 
-def _measured(bases: Iterable[Frame]) -> frozenset[str]:
-    """Return the columns whose lengths are taken of all parts of a set.
-
-    Texts are read only where a response has no token ids: they are most of a dataset.
-    """
-    known = all(map(_has_token_ids, bases))
-    return frozenset({_TOKEN_IDS} if known else {_TOKEN_IDS, "response"})
+def _need_texts(bases: Iterable[Frame]) -> bool:
+    """Whether responses are measured in characters: texts, which are most of a dataset, are read
+    only where a response has no token ids."""
+    return not all(map(_has_token_ids, bases))
 
 
 def _has_token_ids(base: Frame) -> bool:
@@ -493,21 +391,10 @@ def _fits(name: str, kind: pa.DataType) -> bool:
     return any(is_kind(kind) for is_kind in numeric)
 
 
-def _replayed(base: Frame, applied: Iterable[AppliedStep], measured: frozenset[str]) -> _PartRows:
-    part = _PartRows(base, measured)
+def _replayed(base: Frame, applied: Iterable[AppliedStep], with_texts: bool) -> _PartRows:
+    part = _PartRows(base, with_texts)
     for each in applied:
         part.apply(each)
-    return part
-
-
-def _of_rows_left(stored: StoredSet) -> _PartRows:
-    base = stored.base(0)
-    part = _PartRows(base, _measured([base]))
-    if stored.training_step is not None:  # Of an export, the base is what is left.
-        part.write_by_id(stored.final())
-        part.drop(stored)
-    else:
-        part.sums_of_rows_left(stored.steps, stored.final())
     return part
 
 

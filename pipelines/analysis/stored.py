@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 import xxhash
@@ -64,16 +64,15 @@ class StoredSet(NamedTuple):
     decisions: Callable[[], pa.Table]
     # the steps of another recipe that would run on `base`, with weights at this progress
     fit: Callable[[Recipe], tuple[Step, ...]]
+    stale: frozenset[str] = (
+        frozenset()
+    )  # names of `steps` whose code is another than it was, or is not known
     # of the answers of a training step for which the recipe chose the prompts: all prompts before
     # it, and the steps that chose
     choice: Callable[[], StoredSet | None] = lambda: None
 
     def applied(self, part: int) -> Iterator[AppliedStep]:
-        """Return the steps on a part, one after the other, as they ran; nothing is computed.
-
-        Raises:
-            DataError: what they did is not on file.
-        """
+        """Return the steps on a part, one after the other, as they ran; nothing is computed."""
         return iterate_steps(self.steps, self.base(part), self.results(part))
 
 
@@ -91,11 +90,7 @@ class Stored(NamedTuple):
     points: tuple[Mapping[str, float], ...] = ()
 
     def read_recipe(self, overrides: Mapping[str, str] | None = None) -> Recipe:
-        """Return the whole recipe, as it ran.
-
-        Raises:
-            RecipeError: it cannot be read.
-        """
+        """Return the whole recipe, as it ran."""
         return read_stored(self.recipe, self.folder, overrides)
 
     @property
@@ -105,12 +100,7 @@ class Stored(NamedTuple):
 
 
 def steps_after_sampling(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the steps after the last one that samples or reads responses; all, where none does.
-
-    Example:
-        >>> [step.name for step in steps_after_sampling(recipe.steps)]
-        ['math_verify_mapper', 'format_reward_mapper', ...]
-    """
+    """Return the steps after the last one that samples or reads responses; all, where none does."""
     at = [number for number, step in enumerate(steps, 1) if gives_responses(step.operator)]
     return tuple(steps[at[-1] if at else 0 :])
 
@@ -124,31 +114,21 @@ def not_on_file(why: str, right: str = "run it again") -> Callable[[int], RunSte
     return results
 
 
-def with_written(recipe: Recipe, written: Sequence[Sequence[str]]) -> Recipe:
-    """Return a recipe whose operators without code know which columns they have written."""
+def with_written(
+    recipe: Recipe, written: Sequence[tuple[Sequence[str], Mapping[str, str]]]
+) -> Recipe:
+    """Return a recipe whose operators without code know what they wrote, and why rows went."""
     steps = tuple(
-        step._replace(operator=step.operator.with_written(names))
+        step._replace(operator=step.operator.with_written(names, reasons))
         if isinstance(step.operator, StoredOperator)
         else step
-        for step, names in zip(recipe.steps, written, strict=True)
+        for step, (names, reasons) in zip(recipe.steps, written, strict=True)
     )
     return recipe.replace(steps=steps)
 
 
 # --- Export ---------------------------------------------------------------------------
 # Exports as stored runs: of `rejuice run` with what each step did, of `dj-process` without.
-
-_NO_COMMITS = "dj-process saves no commits"
-
-
-def open_export(path: AnyPath, export: AnyPath) -> Stored:
-    """Return the stored run of an export.
-
-    Raises:
-        RejuiceError: nothing was run to that path, or what is there cannot be read.
-    """
-    report = Report.read(export)
-    return stored_run(path, export, report, _recipe(report, run_folder(export)))
 
 
 def stored_run(path: AnyPath, export: AnyPath, report: Report, recipe: Recipe) -> Stored:
@@ -160,50 +140,60 @@ def stored_run(path: AnyPath, export: AnyPath, report: Report, recipe: Recipe) -
         report: of the run.
         recipe: of the run: from its folder, or the one of this process that was run.
     """
-    found: Plan | None = None
-    incomplete = "" if report.cache else _NO_COMMITS
-    if report.cache:
-        try:
-            found = plan_of_run(recipe, report, run_folder(export))
-        except RejuiceError as error:  # The dataset may be gone as well, or a file of operators.
-            incomplete = error.found
-    one = _set(recipe, report, export, found, incomplete)
-    folder = run_folder(export)
+    folder, steps = run_folder(export), steps_after_sampling(recipe.steps)
+    final = cache(partial(exported_rows, export))
+
+    def rows_left(part: int) -> Frame:
+        return Frame.of(final())
+
+    one = StoredSet(
+        name="",
+        training_step=None,
+        kind="answers",
+        recipe=recipe,
+        parts=1,
+        source=rows_left,
+        base=rows_left,
+        ids=lambda _: final(),
+        steps=steps,
+        results=not_on_file(""),
+        incomplete="",
+        final=final,
+        decisions=partial(read_decisions, folder),
+        fit=lambda other: steps_after_sampling(other.offline().steps),
+    )
+    try:
+        plan = _plan_of_run(recipe, report, folder)
+    except RejuiceError as error:  # The dataset may be gone as well, or a file of operators.
+        right = "run it again" if report.cache else error.right
+        one = one._replace(incomplete=error.found, results=not_on_file(error.found, right))
+    else:
+        first = steps[0] if steps else None
+        one = one._replace(
+            parts=len(plan.source.rows),
+            source=plan.source_frame,
+            base=lambda part: plan.frame_before(part, first),
+            ids=lambda part: _ids(plan.frame_before(part, first)),
+            results=plan.committed,
+            stale=plan.other_code(),
+        )
     local = folder if isinstance(folder, Path) else recipe.path.parent
     return Stored(path, report.project_name, "export", (one,), recipe.path, local, report)
 
 
-def plan_of_run(recipe: Recipe, report: Report, folder: AnyPath) -> Plan:
-    """Return the plan of a run, all of whose commits are there.
-
-    Args:
-        recipe: as it ran.
-        report: of the run.
-        folder: of the run. Where the code of an operator is missing, its manifest says where the
-            commits are.
-
-    Raises:
-        ChangedSinceError: the recipe, its data or its operators are not those of the run.
-        DataError: the cache is gone.
-    """
-    if not to_path(report.cache).exists():
+def _plan_of_run(recipe: Recipe, report: Report, folder: AnyPath) -> Plan:
+    """The plan of a run, all of whose commits are where the manifest of its folder says."""
+    if not report.cache:
+        run = f"`rejuice run {shlex.quote(str(recipe.path))}`"
+        raise DataError("dj-process saves no commits", run)
+    cache, manifest = to_path(report.cache), read_manifest(folder)
+    if not cache.exists():
         raise DataError(f"the cache of this run, {report.cache}, is gone", "run it again")
-    cache, chunk_rows = to_path(report.cache), report.chunk_rows
-    plan: Plan | None
-    if any(isinstance(step.operator, StoredOperator) for step in recipe.steps):
-        manifest = read_manifest(folder)
-        plan = manifest and Plan.of_run(recipe, cache, chunk_rows, manifest.uses)
-    else:
-        plan = Plan.open(recipe, cache, chunk_rows)
-    if plan is None or plan.keys[-1] != report.key or not all(map(plan.is_done, plan.steps)):
-        raise ChangedSinceError(
-            "the recipe, its data or its operators have changed since the run", "run it again"
-        )
+    plan = manifest and Plan.of_run(recipe, cache, manifest.uses)
+    if not plan or plan.keys[-1] != report.key or not all(map(plan.is_done, plan.steps)):
+        found = "the dataset of the run, or what is on file of its steps, has changed since"
+        raise DataError(found, "run it again")
     return plan
-
-
-class ChangedSinceError(DataError):
-    """The recipe, its data or its operators are not those of the run."""
 
 
 def _recipe(report: Report, folder: AnyPath) -> Recipe:
@@ -218,45 +208,7 @@ def _recipe(report: Report, folder: AnyPath) -> Recipe:
     recipe = read_stored(kept, folder if isinstance(folder, Path) else kept.parent)
     if len(recipe.steps) != len(report.steps):
         return recipe
-    return with_written(recipe, [step.written for step in report.steps])
-
-
-def _set(
-    recipe: Recipe, report: Report, export: AnyPath, plan: Plan | None, incomplete: str
-) -> StoredSet:
-    steps = steps_after_sampling(recipe.steps)
-    final = cache(partial(exported_rows, export))
-    shared: dict[str, Any] = {
-        "name": "",
-        "training_step": None,
-        "kind": "answers",
-        "recipe": recipe,
-        "steps": steps,
-        "incomplete": incomplete,
-        "final": final,
-        "decisions": partial(read_decisions, run_folder(export)),
-        "fit": lambda other: steps_after_sampling(other.offline().steps),
-    }
-    if plan is None:
-        run = f"`rejuice run {shlex.quote(str(recipe.path))}`"
-        right = "run it again" if report.cache else run
-        return StoredSet(
-            parts=1,
-            source=lambda _: Frame.of(final()),
-            base=lambda _: Frame.of(final()),
-            ids=lambda _: final(),
-            results=not_on_file(incomplete, right),
-            **shared,
-        )
-    first = steps[0] if steps else None
-    return StoredSet(
-        parts=len(plan.source.rows),
-        source=plan.source_frame,
-        base=lambda part: plan.frame_before(part, first),
-        ids=lambda part: _ids(plan.frame_before(part, first)),
-        results=plan.committed,
-        **shared,
-    )
+    return with_written(recipe, [(step.written, step.reasons) for step in report.steps])
 
 
 def _ids(frame: Frame) -> pa.Table:
@@ -273,20 +225,13 @@ def open_stored(path: AnyPath | str) -> Stored:
 
     Args:
         path: `curated.parquet`, `curated.run` or `recipe.yaml`.
-
-    Raises:
-        RejuiceError: it is none of these, or it cannot be read.
-
-    Example:
-        >>> [part] = open_stored(Path("outputs/quickstart/curated.parquet")).sets
-        >>> [step.name for step in part.steps]
-        ['math_verify_mapper', ...]
     """
     path = to_path(path)
     if not path.exists() and not run_folder(path).is_dir():
         raise DataError(f"{path} does not exist", "give an export, a run folder or a recipe")
     if (export := export_of(path)) is not None:
-        return open_export(path, export)
+        report = Report.read(export)
+        return stored_run(path, export, report, _recipe(report, run_folder(export)))
     if not isinstance(path, Path):
         raise DataError(f"{path} is not a stored run", "give an export or its .run folder")
     if path.suffix in RECIPES:
@@ -298,11 +243,7 @@ def open_stored(path: AnyPath | str) -> Stored:
 
 
 def export_of(path: AnyPath) -> AnyPath | None:
-    """Return the export that a path is, or whose run folder or recipe it is; None: nothing was run.
-
-    Raises:
-        RejuiceError: the recipe or the report cannot be read.
-    """
+    """The export that a path is, or whose run folder or recipe it is; None: nothing was run."""
     if _is_run_folder(path):
         # A report is found from its folder, too.
         return path.with_suffix(to_path(Report.read(path).export_path).suffix)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from decimal import Decimal
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ from .stored import Stored, StoredSet
 
 _TEXTS = ("response_id", "prompt_id", "response", "reference", "extracted_answer", "verdict")
 _READ = (*_TEXTS, "prompt", "task")
-_ROWS_AT_ONCE = 1_000
+ROWS_AT_ONCE = 1_000
 
 
 class GradedRows(NamedTuple):
@@ -57,13 +57,6 @@ def graded_rows(stored: Stored) -> GradedRows | None:
 
     Rows are those that the verifier graded, also where a later step dropped them; where what steps
     did is not on file, those that are left.
-
-    Raises:
-        RejuiceError: the files of the run are damaged.
-
-    Example:
-        >>> graded_rows(open_stored(Path("curated.parquet"))).table.num_rows
-        12
     """
     answers = [each for each in stored.sets if each.kind == "answers"]
     tables = [table for each in answers for table in _of_set(each)]
@@ -94,9 +87,14 @@ def _of_set(one: StoredSet) -> Iterator[pa.Table]:
             continue
         table = found.select([name for name in _READ if name in names])
         if "task" in names:  # Judgements have labels of their own.
-            table = table.filter(pa.array(~of_task(table, "verify"))).drop_columns(["task"])
-        yield _with_places(table, one.name, first)
-        first += table.num_rows
+            table = table.filter(pa.array(~of_task(table, "verify")))
+        n = table.num_rows
+        nothing = pa.nulls(n, pa.string())
+        texts = {x: table[x].cast(pa.string()) if x in names else nothing for x in _TEXTS}
+        prompt = {"prompt": table["prompt"]} if "prompt" in names else {}
+        places = {"set": pa.repeat(one.name, n), "row": pa.array(np.arange(first, first + n))}
+        yield pa.table({**places, **texts, **prompt})
+        first += n
 
 
 def as_graded(one: StoredSet, part: int) -> Frame:
@@ -108,20 +106,6 @@ def as_graded(one: StoredSet, part: int) -> Frame:
             kept = change._replace(reasons=None) if change.reasons is not None else change
             found = each.before.after(kept)
     return found
-
-
-def _with_places(table: pa.Table, name: str, first: int) -> pa.Table:
-    n = table.num_rows
-    columns = {
-        "set": pa.array([name] * n, pa.string()),
-        "row": pa.array(np.arange(first, first + n)),
-    }
-    for text in _TEXTS:
-        there = text in table.column_names
-        columns[text] = table[text].cast(pa.string()) if there else pa.nulls(n, pa.string())
-    if "prompt" in table.column_names:
-        columns["prompt"] = table["prompt"]
-    return pa.table(columns)
 
 
 def verifiers_of(one: StoredSet) -> list[Step]:
@@ -151,27 +135,19 @@ def rechecked(graded: GradedRows) -> Iterator[list[str | None]]:
         `correct`, `wrong_answer`, `timeout`, `verifier_error` or None for each: None where there is
         no answer or no reference, or the answer exceeds the limits of what is read as mathematics.
     """
-    operator = VerdictRecheckMapper()
+    own, operator = graded.by_math_verify_mapper, VerdictRecheckMapper()
     table = graded.table.select([*operator.reads()])
-    if (own := graded.by_math_verify_mapper) is None:
-        # Other verifiers extract no answer, or not one of mathematics.
-        table = table.set_column(
-            table.column_names.index("extracted_answer"),
-            "extracted_answer",
-            _extracted(table["response"]),
-        )
-    else:
+    if own is not None:
         operator = VerdictRecheckMapper(timeout=own.timeout)
-    for start in range(0, table.num_rows, _ROWS_AT_ONCE):
-        piece = table.slice(start, _ROWS_AT_ONCE)
+    else:  # Other verifiers extract no answer, or not one of mathematics.
+        from ...operators.verifier import extract_answer
+
+        answers = [extract_answer(text) if text else None for text in table["response"].to_pylist()]
+        at = table.column_names.index("extracted_answer")
+        table = table.set_column(at, "extracted_answer", pa.array(answers, pa.string()))
+    for start in range(0, table.num_rows, ROWS_AT_ONCE):
+        piece = table.slice(start, ROWS_AT_ONCE)
         yield flat(operator.apply(piece).columns["recheck"]).to_pylist()
-
-
-def _extracted(responses: pa.ChunkedArray) -> pa.Array:
-    from ...operators.verifier import extract_answer
-
-    found = (extract_answer(each) if each else None for each in responses.to_pylist())
-    return pa.array(found, pa.string())
 
 
 def agreement(graded: GradedRows, recheck_N: Sequence[str | None]) -> Agreement:
@@ -220,18 +196,12 @@ KEEP = ("thousands", "LaTeX", "units", "order")
 """Checks that must leave every verdict."""
 CHANGE = ("value + 1", "sign", "inverted fraction")
 """Checks after which a right answer must not be right."""
-_INTEGER = re.compile(r"-?\d+")
-_GROUPED = re.compile(r"-?\d{1,3}(?:,\d{3})+")
-_DECIMAL = re.compile(r"-?\d+\.\d+")
-_SLASH = re.compile(r"(-?)(\d+)/(\d+)")
-_FRAC = re.compile(r"(-?)\\[dt]?frac\{(\d+)\}\{(\d+)\}")
-_PARENTHESES = re.compile(r"(?<![\\\w])\(([^()]*)\)")
-_UNIT_WORD = re.compile(r"(?<=\d) ([A-Za-z]{2,12})$")
+_NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?)")
+_FRACTION = re.compile(r"(-?)(?:(\d+)/(\d+)|\\[dt]?frac\{(\d+)\}\{(\d+)\})")
 _UNITS = ("cm", "kg", "minutes", "dollars")
 _SPACING = re.compile(r"\$|\\[,;:!]|\d,\d{3}(?!\d)")
 """Where a comma or semicolon may separate nothing."""
-_LEAST_GROUPED = 1_000
-_MOST_DIGITS = 24  # Fewer than Decimal's 28.
+_MOST_DIGITS = 24
 
 
 class FailingPair(NamedTuple):
@@ -353,7 +323,7 @@ def _trials(at: int, answer: str, reference: str, *, right: bool) -> Iterator[_T
                 yield _Trial(check, at, text, reference)
             if (text := rewrite(reference)) is not None:
                 yield _Trial(check, at, answer, text)
-    if _is_number(answer) and _is_number(reference):
+    if _value(answer) is not None and _value(reference) is not None:
         unit = _UNITS[len(answer + reference) % len(_UNITS)]
         yield _Trial("units", at, f"{answer} {unit}", f"{reference} {unit}")
     if right:
@@ -362,34 +332,38 @@ def _trials(at: int, answer: str, reference: str, *, right: bool) -> Iterator[_T
                 yield _Trial(check, at, text, reference)
 
 
-def _is_number(text: str) -> bool:
-    kinds = (_INTEGER, _GROUPED, _DECIMAL, _SLASH, _FRAC)
-    return len(text) <= _MOST_DIGITS and any(kind.fullmatch(text) for kind in kinds)
+def _fraction(text: str) -> tuple[str, int, int] | None:
+    """The sign, numerator and denominator of a written fraction."""
+    if len(text) > _MOST_DIGITS or not (found := _FRACTION.fullmatch(text)):
+        return None
+    above, below = (int(each) for each in found.groups()[1:] if each is not None)
+    return found[1], above, below
+
+
+def _value(text: str) -> Fraction | None:
+    if len(text) <= _MOST_DIGITS and _NUMBER.fullmatch(text):
+        return Fraction(text.replace(",", ""))
+    if (parts := _fraction(text)) and parts[2]:
+        return Fraction(-parts[1] if parts[0] else parts[1], parts[2])
+    return None
 
 
 def _thousands(text: str) -> str | None:
     """`1234` as `1,234`, and the reverse."""
-    if len(text) > _MOST_DIGITS:
+    if _value(text) is None:
         return None
-    if _GROUPED.fullmatch(text):
+    if "," in text:
         return text.replace(",", "")
     # `01234` is not how a number is written.
-    if (
-        _INTEGER.fullmatch(text)
-        and text.lstrip("-")[:1] != "0"
-        and abs(int(text)) >= _LEAST_GROUPED
-    ):
-        return f"{int(text):,}"
-    return None
+    return f"{int(text):,}" if re.fullmatch(r"-?[1-9]\d{3,}", text) else None
 
 
 def _other_fraction(text: str) -> str | None:
     r"""`a/b` as `\frac{a}{b}`, and the reverse."""
-    if found := _SLASH.fullmatch(text):
-        return f"{found[1]}\\frac{{{found[2]}}}{{{found[3]}}}"
-    if found := _FRAC.fullmatch(text):
-        return f"{found[1]}{found[2]}/{found[3]}"
-    return None
+    if (parts := _fraction(text)) is None:
+        return None
+    sign, above, below = parts
+    return f"{sign}\\frac{{{above}}}{{{below}}}" if "/" in text else f"{sign}{above}/{below}"
 
 
 def _display_fraction(text: str) -> str | None:
@@ -401,7 +375,8 @@ def _display_fraction(text: str) -> str | None:
 def _in_dollars(text: str) -> str | None:
     formula = "\\" in text and not re.search(r"\\text|\\\\|\\$", text)
     formula = formula and text.count("{") == text.count("}")
-    return f"${text}$" if "$" not in text and (_is_number(text) or formula) else None
+    is_formula = formula or _value(text) is not None
+    return f"${text}$" if "$" not in text and is_formula else None
 
 
 def _sized_parentheses(text: str) -> str | None:
@@ -409,12 +384,12 @@ def _sized_parentheses(text: str) -> str | None:
         return None
     if "\\left" in text:
         return text.replace("\\left", "").replace("\\right", "")
-    found = _PARENTHESES.sub(r"\\left(\1\\right)", text)
+    found = re.sub(r"(?<![\\\w])\(([^()]*)\)", r"\\left(\1\\right)", text)
     return found if found != text else None
 
 
 def _unit_as_text(text: str) -> str | None:
-    found = _UNIT_WORD.sub(r" \\text{ \1}", text)
+    found = re.sub(r"(?<=\d) ([A-Za-z]{2,12})$", r" \\text{ \1}", text)
     return found if found != text else None
 
 
@@ -430,40 +405,17 @@ def _reversed_list(text: str) -> str | None:
 
 
 def _plus_one(text: str) -> str | None:
-    if not _is_number(text):
-        return None
-    if _GROUPED.fullmatch(text):
-        return f"{int(text.replace(',', '')) + 1:,}"
-    if _INTEGER.fullmatch(text):
-        return str(int(text) + 1)
-    if _DECIMAL.fullmatch(text):
-        return str(Decimal(text) + 1)
-    if parts := _fraction(text):
-        sign, above, below = parts
-        return f"{(-above if sign else above) + below}/{below}" if below else None
-    return None
+    value = _value(text)
+    return None if value is None else str(value + 1)
 
 
 def _negated(text: str) -> str | None:
-    if not _is_number(text) or not re.search("[1-9]", text):
-        return None
-    if (parts := _fraction(text)) and not parts[1]:
-        return None
-    return text[1:] if text.startswith("-") else f"-{text}"
+    return str(-value) if (value := _value(text)) else None
 
 
 def _inverted(text: str) -> str | None:
-    parts = _fraction(text)
-    if parts is None or not parts[1] or parts[1] == parts[2]:
-        return None
-    return f"{parts[0]}{parts[2]}/{parts[1]}"
-
-
-def _fraction(text: str) -> tuple[str, int, int] | None:
-    if len(text) > _MOST_DIGITS:
-        return None
-    found = _SLASH.fullmatch(text) or _FRAC.fullmatch(text)
-    return (found[1], int(found[2]), int(found[3])) if found else None
+    value = _value(text) if _fraction(text) else None
+    return str(1 / value) if value not in (None, 0, 1, -1) else None
 
 
 _REWRITES: dict[str, tuple[Callable[[str], str | None], ...]] = {

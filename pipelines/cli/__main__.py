@@ -1,6 +1,7 @@
 """`rejuice`, and `python -m rejuice.pipelines.cli`: a signal may come during the imports."""
 
 import atexit
+import gc
 import os
 import signal
 import sys
@@ -11,6 +12,7 @@ _STOPPED = 130
 def main() -> None:
     """Run the command, as `main` of `main.py` does."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    gc.set_threshold(100_000)  # Imports make many objects, which all stay.
     stopped = list[bool]()
     # Registered first, it runs last. Where Ctrl-C came while a text was executed, as dataclasses
     # do, the interpreter would end itself by SIGINT, whatever status the command has.

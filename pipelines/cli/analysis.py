@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import sys
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,9 +18,7 @@ from ...operators import EmptyResultError, RejuiceError
 from ..dataset.remote import to_path
 from .options import (
     AllowEmpty,
-    DatasetPath,
     Debug,
-    ExportPath,
     Overwrite,
     TrainingSteps,
     overrides_of,
@@ -31,7 +29,7 @@ from .runs import (
     RUNS,
     Trust,
     check_recipe_trusted,
-    has_run,
+    found_run,
     open_run,
     open_with_code,
     open_with_recipe,
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
     from ..analysis.stored import Stored
     from ..analysis.verdicts import GradedRows
     from ..dataset.remote import AnyPath
-    from ..recipe.recipe import Recipe
 
 
 # --- The argument of commands that open whatever a command has left on file -----------
@@ -95,37 +92,31 @@ def audit(
     confined, on programs that solve nothing. Signs of reward hacking come last,
     each compared with permuted groups, so that false alarms have a stated rate.
     """
-    from ..analysis.audit import audit_tests, sign_lines, sign_row_lines, weak_test_lines
+    from ..analysis import audit as found
     from ..analysis.reward_hacking import audit_signs
     from ..analysis.verdicts import graded_rows
 
     stored = open_run(path, range_of_steps(steps))
     if rows is not None:
-        for line in sign_row_lines(audit_signs(stored, seed), rows):
-            typer.echo(line)
+        _echo(found.sign_row_lines(audit_signs(stored, seed), rows))
         return
     graded = graded_rows(stored)
     if graded is None:
-        found = f"no verdict in {path}: the recipe has no verifier"
-        line = f"{found}, so only signs that need none are computed"
-        warn(line)
+        why = f"no verdict in {path}: the recipe has no verifier"
+        warn(f"{why}, so only signs that need none are computed")
     else:
         if output is None and labels is None:
             output = _sample_file(stored)
-        if not overwrite:
-            _check_replaceable(output)
+        if output is not None and not overwrite:
+            found.check_replaceable(output)
         _audit_verdicts(path, graded, sample, output, labels, seed)
-        for line in weak_test_lines(audit_tests(stored, seed)):
-            typer.echo(line)
-    for line in sign_lines(audit_signs(stored, seed)):
+        _echo(found.weak_test_lines(stored, seed))
+    _echo(found.sign_lines(audit_signs(stored, seed)))
+
+
+def _echo(lines: Iterable[str]) -> None:
+    for line in lines:
         typer.echo(line)
-
-
-def _check_replaceable(output: Path | None) -> None:
-    from ..analysis.audit import check_replaceable
-
-    if output is not None:
-        check_replaceable(output)
 
 
 def _sample_file(stored: Stored) -> Path:
@@ -145,55 +136,27 @@ def _sample_file(stored: Stored) -> Path:
 def _audit_verdicts(
     path: Path, graded: GradedRows, sample: int, output: Path | None, labels: Path | None, seed: int
 ) -> None:
-    from ..analysis.audit import (
-        agreement_lines,
-        draw,
-        error_lines,
-        failing_lines,
-        formula_lines,
-        labelled_errors,
-        metamorphic_lines,
-        sample_line,
-        sample_lines,
-        strata,
-        write_lines,
-    )
-    from ..analysis.verdicts import agreement, metamorphic_checks, no_answer
+    from ..analysis import audit, verdicts
+    from ..console import tracked
 
-    errors = labelled_errors(labels, graded) if labels is not None else None
-    recheck_N = _rechecked(graded)
-    strata_N = strata(graded, recheck_N)
-    rows = draw(graded, strata_N, sample, seed) if output is not None else []
+    again = tracked(verdicts.rechecked(graded), graded.table.num_rows // verdicts.ROWS_AT_ONCE + 1)
+    recheck_N = [verdict for some in again for verdict in some]
+    strata_N = audit.strata(graded, recheck_N)
+    errors = None if labels is None else audit.labelled_errors(labels, graded, strata_N)
+    rows = audit.draw(graded, strata_N, sample, seed) if output is not None else []
     operator = graded.by_math_verify_mapper
-    checks = metamorphic_checks(graded, operator, seed) if operator is not None else None
-    without = int(no_answer(graded).sum())
-    lines = [*agreement_lines(path, graded, agreement(graded, recheck_N), without)]
-    lines += formula_lines(graded)
+    checks = verdicts.metamorphic_checks(graded, operator, seed) if operator is not None else None
+    agreement, without = verdicts.agreement(graded, recheck_N), verdicts.no_answer(graded).sum()
+    lines = [*audit.agreement_lines(path, graded, agreement, int(without))]
+    lines += audit.formula_lines(graded)
     if output is not None:
-        failing = failing_lines(checks.failing if checks is not None else ())
-        write_lines(output, [*sample_lines(graded, recheck_N, strata_N, rows), *failing])
-        lines.append(sample_line(len(rows), output))
-    lines += error_lines(graded.verifier, errors)
-    lines += metamorphic_lines(checks, graded.verifier, output)
-    for line in lines:
-        typer.echo(line)
-
-
-def _rechecked(graded: GradedRows) -> list[str | None]:
-    """Return the second verdict of each row; a progress bar where somebody is looking."""
-    from rich.progress import Progress
-
-    from ..analysis.verdicts import rechecked
-    from ..console import Console
-
-    console = Console(stderr=True)
-    found: list[str | None] = []
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("math-verify", total=graded.table.num_rows)
-        for verdicts in rechecked(graded):
-            found += verdicts
-            progress.update(task, completed=len(found))
-    return found
+        failing = audit.failing_lines(checks.failing if checks is not None else ())
+        sampled = audit.sample_lines(graded, recheck_N, strata_N, rows)
+        audit.write_lines(output, [*sampled, *failing])
+        lines.append(audit.sample_line(len(rows), output))
+    lines += audit.error_lines(graded.verifier, errors)
+    lines += audit.metamorphic_lines(checks, graded.verifier, output)
+    _echo(lines)
 
 
 # --- `rejuice diff`: two recipes in words, and two runs on data -----------------------
@@ -223,26 +186,23 @@ def diff(
     Two steps of one training run show why the reward rose or fell from one to the other:
     `rejuice diff RUN/steps/000038 RUN/steps/000040`.
     """
-    from ..analysis.diff import Side, diff_of, show_diff, show_diff_rows
+    from ..analysis.diff import Side
+    from ..analysis.diff_words import show_diff, show_diff_rows
     from ..console import Console
     from ..recipe.recipe import RECIPES
     from ..recipe.trust import read_to_show
 
-    ran = {path: has_run(path) for path in (a, b)}
-    wanted = range_of_steps(steps) if all(ran.values()) else None
-
     def side(path: Path) -> Side:
+        stored = found_run(path, range_of_steps(steps))
         # A recipe may have changed since it was run: in words it is as it is now.
         is_recipe = path.suffix in RECIPES
-        stored = open_run(path, wanted) if ran[path] else None
         recipe = read_to_show(path) if is_recipe or stored is None else stored.read_recipe()
         return Side(path, recipe, stored)
 
-    found = diff_of(side(a), side(b))
     if rows is not None:
-        show_diff_rows(found, rows)
+        show_diff_rows(side(a), side(b), rows)
     else:
-        show_diff(found, f"rejuice {shlex.join(sys.argv[1:])}", Console())
+        show_diff(side(a), side(b), f"rejuice {shlex.join(sys.argv[1:])}", Console())
 
 
 # --- Explain --------------------------------------------------------------------------
@@ -268,8 +228,6 @@ def explain(
         bool, typer.Option("--all", help="All rows, values and lines, whatever their length.")
     ] = False,
     steps: TrainingSteps = None,
-    dataset_path: DatasetPath = None,
-    export_path: ExportPath = None,
     trust: Trust = False,
     debug: Debug = False,
 ) -> None:
@@ -279,13 +237,13 @@ def explain(
     its own, what they wrote is shown; what they say about it, with --trust only.
     """
     from ..analysis.explain import explain_recipe, explain_row
+    from ..analysis.recipe_words import changed_fields
     from ..recipe.recipe import RECIPES
     from ..recipe.trust import read_to_show
 
     if trust:
         check_recipe_trusted(path, trust)
-    given = {"dataset_path": dataset_path, "export_path": export_path}
-    overrides = {k: v for k, v in given.items() if v is not None} | overrides_of(context)
+    overrides = overrides_of(context)
     recipe = read_to_show(path, overrides) if path.suffix in RECIPES else None
     if row is None:
         if recipe is None:
@@ -295,18 +253,10 @@ def explain(
         return
     other: AnyPath = recipe.head.export_path if recipe and "export_path" in overrides else path
     stored = open_with_code(other, range_of_steps(steps), path, trust, needs_code=False)
-    if recipe is not None:
-        _warn_of_another(recipe, stored)
-    typer.echo(explain_row(stored, row, everything=everything), nl=False)
-
-
-def _warn_of_another(recipe: Recipe, stored: Stored) -> None:
-    """Warn where the recipe that was given is not what ran."""
-    from ..analysis.comparison import changed_fields
-
-    if changed_fields(stored.read_recipe().steps, recipe.steps):
+    if recipe is not None and changed_fields(stored.read_recipe().steps, recipe.steps):
         found = f"{recipe.path} and the recipe of the run differ"
         warn(f"{found}: this explains {stored.recipe}")
+    typer.echo(explain_row(stored, row, everything=everything), nl=False)
 
 
 # --- `rejuice whatif`: other settings over the responses of a finished run ------------
@@ -345,15 +295,8 @@ def whatif(
     Nothing is sampled or judged again:
     `rejuice whatif recipe.yaml --reward_sum_mapper.weights.format 0.3`.
     """
-    from ..analysis.whatif import (
-        changes_of,
-        sampled_sets,
-        show_rows,
-        show_whatif,
-        tracked,
-        whatif_of_sets,
-    )
-    from ..console import Console
+    from ..analysis import whatif as others
+    from ..console import Console, tracked
     from ..recipe.steps import weight_warnings
 
     stored, other = open_with_recipe(
@@ -362,12 +305,12 @@ def whatif(
     together = other.in_training() if stored.kind == "training run" else other.offline()
     for line in weight_warnings(together.steps, other.where):
         warn(line)
-    found = list(tracked(whatif_of_sets(stored, other), len(sampled_sets(stored))))
+    found = list(tracked(others.whatif_of_sets(stored, other)))
     if rows is not None:
-        show_rows(found, rows)
-    else:
-        command = f"rejuice {shlex.join(sys.argv[1:])}"
-        show_whatif(stored.path, changes_of(stored, other), found, command, Console())
+        others.show_rows(found, rows)
+        return
+    command, changes = f"rejuice {shlex.join(sys.argv[1:])}", others.changes_of(stored, other)
+    others.show_whatif(stored.path, changes, found, command, Console())
 
 
 # --- Preview --------------------------------------------------------------------------
@@ -394,43 +337,32 @@ def preview(
     """
     from ...operators import EmptyResultError
     from ..analysis.preview import preview as previewed
-    from ..analysis.preview import show_preview
-    from ..analysis.whatif import replay, trained, whole
+    from ..analysis.preview import run_on_some, show_preview, trained
+    from ..analysis.replay import SetSamples
     from ..console import Console, path_text
+    from ..engine.progress import Progress
 
     overrides = overrides_of(context)
-    sampled = run is None and not has_run(recipe)
+    sampled = run is None and found_run(recipe) is None
     if sampled:
         check_recipe_trusted(recipe, trust)
-        run = _sampled(recipe, overrides, prompts)
+        run = run_on_some(recipe, overrides, prompts, Progress(Console(stderr=True)))
     stored, wanted = open_with_recipe(recipe, run, overrides, None, trust)
     console = Console()
     for one in trained(stored, wanted):
-        found = previewed(replay(*whole(one), one.fit(wanted)))
+        found = previewed(SetSamples.of(one), one.fit(wanted))
         title = path_text(stored.path)
         title = title if stored.kind == "export" else f"{title}, {one.name}"
         show_preview(title, found, console, sampled=sampled)
-        if not found.kept and not allow_empty:
+        if not found.figures.kept and not allow_empty:
             raise EmptyResultError(
-                f"no row is left of {found.responses:,} responses",
+                f"no row is left of {found.figures.rows:,} responses",
                 "change the filters, or accept it with --allow_empty",
             )
     if stored.kind == "training run" and wanted.head.train is not None:
         from ...trainer.report.next_step import show_next_step
 
         show_next_step(stored.folder, wanted, console)
-
-
-def _sampled(recipe: Path, overrides: dict[str, str], prompts: int) -> Path:
-    from ..analysis.preview import run_on_some
-    from ..console import Console
-    from ..engine.progress import Progress
-    from ..recipe.recipe import load
-
-    progress = Progress(Console(stderr=True))
-    loaded = load(recipe, overrides)
-    report = run_on_some(loaded, overrides, prompts, progress=progress, warn=lambda _: None)
-    return Path(report.export_path)
 
 
 # --- `rejuice report`: what became of the rows of a finished run, in the terminal -----
@@ -539,6 +471,7 @@ def view(
 
 def _follow(paths: Sequence[AnyPath], port: int, most_bytes: int, *, opened: bool) -> None:
     """Serve the page of a training run until the run has ended."""
+    from ...trainer.launch.failure import why_ended
     from ...trainer.launch.training import of_run
     from ...trainer.report.live import RunSoFar
     from ..analysis.page.live import serve
@@ -555,7 +488,7 @@ def _follow(paths: Sequence[AnyPath], port: int, most_bytes: int, *, opened: boo
         if opened:
             webbrowser.open(address)
 
-    serve(RunSoFar(stored.folder, of_run, most_bytes=most_bytes), port, tell)
+    serve(RunSoFar(stored.folder, of_run, why_ended, most_bytes=most_bytes), port, tell)
     typer.echo(f"{paths[0]} has ended.")
 
 
@@ -598,12 +531,11 @@ def ablate(
 
     Nothing is sampled or judged again. Of a training run, the figures are of all its steps.
     """
-    from ..analysis.whatif import ablations, answers, measured, show_ablations, tracked
-    from ..console import Console
+    from ..analysis.ablate import ablated, show_ablations
+    from ..analysis.whatif import answers
+    from ..console import Console, tracked
 
     stored, other = open_with_recipe(
         recipe, run, overrides_of(context), range_of_steps(steps), trust
     )
-    sets = answers(stored)
-    total = len(ablations(sets[0].fit(other)))
-    show_ablations(list(tracked(measured(sets, other), total)), Console())
+    show_ablations(list(tracked(ablated(answers(stored), other))), Console())

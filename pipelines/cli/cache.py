@@ -64,7 +64,7 @@ def show_cache(entries: Sequence[CacheEntry], console: Console) -> None:
 
 
 def total_line(entries: Iterable[CacheEntry]) -> str:
-    """Return what folders take together, and what of it cost something."""
+    """What folders take together, and what of it cost something."""
     every = list(entries)
     samples = sum(entry.size for entry in every if entry.kind == "samples")
     size = size_text(sum(entry.size for entry in every))
@@ -81,7 +81,7 @@ def user_cache_lines(folder: Path) -> Iterator[str]:
 
 
 def size_text(size: float) -> str:
-    """Return a number of bytes, such as `1.2 GB`."""
+    """A number of bytes, such as `1.2 GB`."""
     unit = 0
     while size >= 1_000 and unit < len(_UNITS) - 1:
         size, unit = size / 1_000, unit + 1
@@ -192,11 +192,7 @@ def _remove(cache: Path, select: Callable[[], Removal], *, dry_run: bool, again:
 
 
 def _cache(path: AnyPath | None, cache_dir: AnyPath | None) -> Path:
-    """Return the cache folder that is meant.
-
-    Raises:
-        RejuiceError: none is given, or it is in an object store.
-    """
+    """The cache folder that is meant."""
     from ...operators import RecipeError
 
     cache = _given(path, cache_dir)
@@ -207,7 +203,7 @@ def _cache(path: AnyPath | None, cache_dir: AnyPath | None) -> Path:
 
 
 def _given(path: AnyPath | None, cache_dir: AnyPath | None) -> AnyPath:
-    """Return the cache folder that is meant, wherever it is."""
+    """The cache folder that is meant, wherever it is."""
     from ...operators import RecipeError
     from ..dataset.files import run_folder
     from ..dataset.write import default_cache

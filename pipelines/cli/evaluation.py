@@ -116,7 +116,7 @@ def _trained(run: Path) -> str:
     if not (run / "policy").is_dir():
         raise RejuiceError(
             f"{run} has not written its policy yet",
-            "write that of a checkpoint by `rejuice checkpoint RUN DIR`, and give --policy DIR",
+            "write that of a checkpoint by `rejuice export policy RUN DIR`, and give --policy DIR",
         )
     return str(run / "policy")
 

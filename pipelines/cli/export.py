@@ -1,4 +1,4 @@
-"""`rejuice export`: prompts, rewards and datasets of a recipe, for other trainers."""
+"""`rejuice export`: prompts, rewards and datasets of a recipe, for other trainers or the hub."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from ...trainer.export.other_trainers import TrainerFiles
     from ...trainer.export.trl_formats import Format
 
-app = typer.Typer(help="Write prompts, rewards and datasets for other trainers.")
+app = typer.Typer(
+    help="Write policies, prompts, rewards and datasets, for other trainers or the hub."
+)
 """The subcommand `export`."""
 
 
@@ -55,7 +57,8 @@ MatchLength = Annotated[
 ]
 
 
-def push(
+@app.command()
+def hub(
     export: Annotated[
         Path,
         typer.Argument(
@@ -71,9 +74,9 @@ def push(
     ] = False,
 ) -> None:
     """Push an export to the Hugging Face hub, with a card: columns, figures, funnel and recipe."""
-    from ...trainer.export.huggingface import push as pushed
+    from ...trainer.export.huggingface import push
 
-    found = pushed(export, repo, private=private or None)
+    found = push(export, repo, private=private or None)
     files = "1 file" if found.files == 1 else f"{found.files:,} files"
     typer.echo(f"{repo}: {found.rows:,} rows in {files}: {found.url}")
 
@@ -231,10 +234,8 @@ def _format(
     if form != "completions" and completions != Completions():
         raise RejuiceError("--all is an option of completions", "add --as completions")
     if form != "pairs" and pairs != Pairs():
-        raise RejuiceError(
-            "--min_margin, --pairs_per_group and --match_length are options of pairs",
-            "add --as pairs",
-        )
+        found = "--min_margin, --pairs_per_group and --match_length are options of pairs"
+        raise RejuiceError(found, "add --as pairs")
     forms: dict[str, Format] = {"completions": completions, "pairs": pairs}
     return forms.get(form)
 

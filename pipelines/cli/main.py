@@ -7,10 +7,12 @@ import io
 import signal
 import sys
 import traceback
+from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from ...operators import EmptyResultError, RejuiceError, __version__
 from ...operators.errors import first_line, needs
@@ -20,7 +22,6 @@ from .analysis import ablate, audit, diff, explain, preview, report, view, whati
 from .cache import app as cache
 from .evaluation import evaluate
 from .export import app as export
-from .export import push
 from .options import (
     EPILOG,
     AllowEmpty,
@@ -43,7 +44,7 @@ from .options import (
     warn,
     warn_of_steps,
 )
-from .runs import Trust, check_recipe_trusted
+from .runs import Trust, check_recipe_trusted, trust_made
 from .training import TRAIN_EPILOG, checkpoint, curves, simulate, train
 
 if TYPE_CHECKING:
@@ -61,12 +62,19 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+_MAKE, _LOOK, _TRAIN, _SHARE = "Make", "Look", "Train", "Share"
+_RENAMED = {
+    "schema": "ops --schema",
+    "download": "data download",
+    "checkpoint": "export policy",
+    "push": "export hub",
+}
 
 _EMPTY = 1
 _INTERRUPTED = 130  # Click's exit status after Ctrl-C.
 
 
-@app.command(cls=OverridableCommand, epilog=EPILOG)
+@app.command(cls=OverridableCommand, epilog=EPILOG, rich_help_panel=_MAKE)
 def run(
     context: typer.Context,
     recipe: RecipePath,
@@ -107,7 +115,6 @@ def run(
     loaded = load(recipe, _overrides(context, dataset_path, export_path, np)).offline()
     if cluster_of(loaded, engine, ray) is not None:
         needs("engine ray", "rejuice[ray]", "ray")
-    progress = Progress(Console(stderr=True, quiet=quiet), quiet=quiet)
     report = run_recipe(
         loaded,
         overwrite=overwrite,
@@ -116,11 +123,12 @@ def run(
         chunk_rows=chunk_rows,
         cache=cache_dir,
         verify=verify,
-        progress=progress,
+        progress=Progress(Console(stderr=True, quiet=quiet), quiet=quiet),
         warn=(lambda _: None) if quiet else warn,
         engine=engine,
         ray_address=ray,
     )
+    trust_made(report.export_path)
     show_end_of_run(report, Console(quiet=quiet))
     tell_of_credit(loaded, quiet=quiet)
     for line in [] if quiet else retry_hints(loaded, report):
@@ -129,7 +137,7 @@ def run(
         check_not_empty(loaded, report)
 
 
-@app.command(cls=OverridableCommand, epilog=EPILOG)
+@app.command(cls=OverridableCommand, epilog=EPILOG, rich_help_panel=_MAKE)
 def check(
     context: typer.Context,
     recipe: RecipePath,
@@ -198,11 +206,14 @@ def _check_training(recipe: Recipe, dataset: Dataset) -> list[str]:
     return check_training(TrainingRun.of(Path(), recipe), dataset, may_lack=True)
 
 
-@app.command()
+@app.command(rich_help_panel=_MAKE)
 def ops(
     name: Annotated[str | None, typer.Argument(help="Show one of them in full.")] = None,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print all of them as one Markdown page.")
+    ] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of a recipe, for editors.")
     ] = False,
     custom: CustomFiles = None,
 ) -> None:
@@ -210,37 +221,33 @@ def ops(
     from ..analysis import reference
 
     files = custom or ()
-    if markdown:
+    if schema:
+        import json
+
+        from ...operators.registry import load_files
+
+        text = json.dumps(reference.recipe_schema(load_files(files)), indent=2) + "\n"
+    elif markdown:
         text = reference.page(files)
     else:
         text = reference.listing(files) if name is None else reference.entry(name, files)
     typer.echo(text, nl=False)
 
 
-@app.command()
-def schema(custom: CustomFiles = None) -> None:
-    """Print the JSON Schema of a recipe, for editors."""
-    import json
+class _Data(TyperGroup):
+    """`rejuice data PATH` is `rejuice data generate PATH`."""
 
-    from ...operators.registry import load_files
-    from ..analysis.reference import recipe_schema
-
-    typer.echo(json.dumps(recipe_schema(load_files(custom or ())), indent=2))
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        is_path = bool(args) and args[0] not in (*self.commands, "--help")
+        return super().parse_args(ctx, ["generate", *args] if is_path else args)
 
 
-app.command(cls=OverridableCommand, epilog=EPILOG)(explain)
-app.command()(report)
-app.command()(view)
-app.command(cls=OverridableCommand, epilog=EPILOG)(whatif)
-app.command(cls=OverridableCommand, epilog=EPILOG)(ablate)
-app.command()(diff)
-app.command(cls=OverridableCommand, epilog=EPILOG)(preview)
-app.command()(audit)
-app.add_typer(cache, name="cache", no_args_is_help=True)
+data = typer.Typer(cls=_Data, help="Write synthetic rollouts, or download a dataset.")
+app.add_typer(data, name="data", no_args_is_help=True, rich_help_panel=_MAKE)
 
 
-@app.command()
-def data(
+@data.command()
+def generate(
     path: Annotated[Path, typer.Argument(help="The file to write: .jsonl, .parquet or .arrow.")],
     prompts: Annotated[int, typer.Option("--prompts", min=1, help="Number of problems.")] = 200,
     responses: Annotated[
@@ -268,7 +275,7 @@ def data(
     typer.echo(f"{path}: {prompts:,} problems, {responses} responses each, seed {seed}.")
 
 
-@app.command()
+@data.command()
 def download(
     name: Annotated[
         str, typer.Argument(help="A dataset on the Hugging Face hub, such as openai/gsm8k.")
@@ -290,13 +297,17 @@ def download(
     typer.echo(f"{path}: {rows:,} rows of {name}, split {split}.")
 
 
-app.command(cls=OverridableCommand, epilog=TRAIN_EPILOG)(train)
-app.command("eval", cls=OverridableCommand, epilog=EPILOG)(evaluate)
-app.command()(curves)
-app.command()(simulate)
-app.command()(checkpoint)
-app.add_typer(export, name="export", no_args_is_help=True)
-app.command()(push)
+for command in (explain, report, view, whatif, ablate, diff, preview, audit):
+    takes_fields = command in (explain, whatif, ablate, preview)
+    options: Any = {"cls": OverridableCommand, "epilog": EPILOG} if takes_fields else {}
+    app.command(rich_help_panel=_LOOK, **options)(command)
+app.command(cls=OverridableCommand, epilog=TRAIN_EPILOG, rich_help_panel=_TRAIN)(train)
+app.command("eval", cls=OverridableCommand, epilog=EPILOG, rich_help_panel=_TRAIN)(evaluate)
+app.command(rich_help_panel=_TRAIN)(curves)
+app.command(rich_help_panel=_TRAIN)(simulate)
+export.command("policy")(checkpoint)
+app.add_typer(export, name="export", no_args_is_help=True, rich_help_panel=_SHARE)
+app.add_typer(cache, name="cache", no_args_is_help=True, rich_help_panel=_SHARE)
 
 
 @app.callback(invoke_without_command=True)
@@ -326,7 +337,9 @@ def main() -> NoReturn:
     with safe_output():
         try:
             with signals_interrupt():
-                app(standalone_mode=True)
+                for word in _RENAMED.keys() & {*sys.argv[1:2]}:
+                    raise RejuiceError(f"rejuice {word} is now rejuice {_RENAMED[word]}")
+                _chosen(sys.argv[1:2])(standalone_mode=True)
         except RejuiceError as error:
             if "--debug" in sys.argv:
                 traceback.print_exception(error.__cause__ or error)
@@ -354,6 +367,16 @@ def main() -> NoReturn:
             for number in (signal.SIGINT, signal.SIGTERM):  # All is done, but for the unloading.
                 atexit.register(signal.signal, number, signal.SIG_IGN)
         sys.exit(2)
+
+
+def _chosen(first_word: list[str]) -> typer.Typer:
+    """The command line with only the command that is called: Typer reads all options of each."""
+    commands = app.registered_commands
+    named = {each.name or getattr(each.callback, "__name__", ""): each for each in commands}
+    chosen = copy(app)
+    if called := [named[word] for word in first_word if word in named]:
+        chosen.registered_commands, chosen.registered_groups = called, []
+    return chosen
 
 
 def _overrides(

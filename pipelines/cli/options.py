@@ -124,11 +124,7 @@ class OverridableCommand(TyperCommand):
 
 
 def range_of_steps(steps: str | None) -> range | None:
-    """Return the training steps that `--steps` names; None: all.
-
-    Raises:
-        RecipeError: it is no range.
-    """
+    """The training steps that `--steps` names; None: all."""
     if steps is None:
         return None
     first, colon, last = steps.partition(":")
@@ -138,7 +134,7 @@ def range_of_steps(steps: str | None) -> range | None:
 
 
 def overrides_of(context: typer.Context) -> dict[str, str]:
-    """Return what was given as `--KEY VALUE` to a command that takes overrides."""
+    """What was given as `--KEY VALUE` to a command that takes overrides."""
     overrides: dict[str, str] = context.meta[_OVERRIDES]
     return overrides
 

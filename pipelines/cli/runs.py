@@ -39,13 +39,7 @@ Trust = Annotated[
 def open_run(path: AnyPath, steps: range | None = None) -> Stored:
     """Open an export, its run folder, a recipe that was run, a training run or a step of one.
 
-    Args:
-        path: `curated.parquet`, `curated.run`, `recipe.yaml`, and of training the folder of a run
-            or of one of its steps.
-        steps: of a training run, those that are wanted; None: all.
-
-    Raises:
-        RejuiceError: it is none of these, or it cannot be read.
+    Of a training run, only `steps` are wanted.
     """
     from ..analysis.stored import export_of, open_stored
     from ..recipe.recipe import RECIPES
@@ -63,34 +57,26 @@ def open_run(path: AnyPath, steps: range | None = None) -> Stored:
     return open_stored(path)
 
 
-def has_run(path: Path) -> bool:
-    """Whether there is a stored run of a recipe, or a path is one."""
+def found_run(path: Path, steps: range | None = None) -> Stored | None:
+    """The stored run of a path, as `open_run` opens it; None: it is a recipe that was not run."""
     from ..recipe.recipe import load_without_code
 
     if not _is_recipe(path):
-        return True  # Or what is wrong will be found when it is opened.
+        return open_run(path, steps)
     load_without_code(path)
     try:
-        open_run(path)
+        return open_run(path, steps)
     except DataError:
-        return False
-    return True
+        return None
 
 
 def open_with_code(
     path: AnyPath, steps: range | None, given: Path, trusted: bool, *, needs_code: bool = True
 ) -> Stored:
-    """Return a stored run, with the code of its operators as far as it is trusted.
+    """A stored run, with the code of its operators as far as it is trusted.
 
-    Args:
-        path: of the run.
-        steps: of a training run, those that are wanted; None: all.
-        given: the path that the user gave: code of a recipe of the user's own is trusted.
-        trusted: whether the user trusts the code of the run.
-        needs_code: whether code that is not trusted is an error; otherwise it is not run.
-
-    Raises:
-        RejuiceError: it cannot be read, or its code is not trusted.
+    Code of a recipe of the user's own, the path `given`, is trusted. Other code that is not trusted
+    is an error with `needs_code`, and is not run without.
     """
     from ..recipe.steps import StoredOperator
     from ..recipe.trust import code_of
@@ -126,11 +112,7 @@ def open_with_recipe(
 
 
 def check_recipe_trusted(path: Path, trusted: bool) -> None:
-    """Check that a recipe is the user's own or, if it is in a run folder, that its code is trusted.
-
-    Raises:
-        RecipeError: the code is not trusted, or the recipe cannot be read.
-    """
+    """Check that a recipe is the user's own or, in a run folder, that its code is trusted."""
     from ..recipe.trust import code_of, run_folder_of
 
     if _is_recipe(path) and (folder := run_folder_of(path)) is not None:
@@ -149,12 +131,21 @@ def _trust_own(stored: Stored, path: Path) -> None:
         trust(stored.folder, code, remember=False)
 
 
-def check_trusted(folder: Path, code: RecipeCode, trusted: bool) -> None:
-    """Check that the user trusts the code of a run folder; in a terminal, ask.
+def trust_made(export_path: str) -> None:
+    """Trust the code of a run that the user has just made, as it is now; in a store, none."""
+    from ..dataset.files import run_folder
+    from ..dataset.remote import to_path
+    from ..recipe.trust import code_of, trust
 
-    Raises:
-        RecipeError: the code is not trusted.
-    """
+    folder = run_folder(to_path(export_path))
+    if isinstance(folder, Path):
+        code = code_of([folder / "recipe.yaml"])
+        if code.named:
+            trust(folder, code)
+
+
+def check_trusted(folder: Path, code: RecipeCode, trusted: bool) -> None:
+    """Check that the user trusts the code of a run folder; in a terminal, ask."""
     from ...operators.logs import visible
     from ..recipe.trust import is_trusted, trust
 
@@ -168,7 +159,7 @@ def check_trusted(folder: Path, code: RecipeCode, trusted: bool) -> None:
 
 
 def _with_trust() -> str:
-    """Return the command that was given, with `--trust`."""
+    """The command that was given, with `--trust`."""
     words = sys.argv[1:]
     end = words.index("--") if "--" in words else len(words)  # After it come no options.
     after = "".join(f" {shlex.quote(word)}" for word in words[end:])
@@ -182,7 +173,7 @@ def _is_recipe(path: AnyPath) -> bool:
 
 
 def _confirmed(found: str, files: list[str]) -> bool:
-    """Return the answer of the user; without a terminal, no."""
+    """The answer of the user; without a terminal, no."""
     if not _has_terminal():
         return False
     typer.echo("\n".join([found, *(f"  {file}" for file in files)]), err=True)

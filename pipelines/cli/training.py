@@ -205,7 +205,6 @@ def simulate(
     """
     from ...operators.workers import usable_cores
     from ...trainer.report.simulate import (
-        Hardware,
         setups,
         show_simulated,
         simulate,
@@ -219,8 +218,14 @@ def simulate(
     if config is None:
         raise RejuiceError(f"{run} trains no policy", "give the folder of a training run")
     steps = stored_steps(run, config)
-    hardware = Hardware(gpus, rollout_gpus, usable_cores())
-    modes = setups(config, max_age or [1, 2, 4], hardware, steps)
+    modes = setups(
+        config,
+        max_age or [1, 2, 4],
+        steps,
+        cores=usable_cores(),
+        gpus=gpus,
+        rollout_gpus=rollout_gpus,
+    )
     show_simulated([simulate(steps, mode) for mode in modes], Console())
 
 
@@ -276,7 +281,7 @@ def _train(
     console = Console(stderr=True)
     log = run.folder / "verl.log"
     begin = log.stat().st_size if log.exists() else 0
-    watch = Watch(run.folder, name, run.config.steps, console, quiet=quiet)
+    watch = Watch(run.folder, run.config.steps, console, quiet=quiet)
     least_free = shutil.disk_usage(run.folder).free
 
     def follow() -> None:
@@ -291,11 +296,13 @@ def _train(
         raise StoppedError("stopped", _how_to_resume(folder)) from None
     if status:
         from ...trainer.launch.failure import cause
+        from ...trainer.run import record_failure
 
         with log.open("rb") as file:
             file.seek(begin)
             text = file.read().decode("utf-8", "replace")
         failed: str | None = cause(text, status, run.folder, least_free)
+        record_failure(run.folder, str(failed))
     else:
         failed = training.failure(run.folder)
     if failed is not None:
@@ -315,7 +322,7 @@ def _train(
         found = "training finished, but the policy or curves could not be written"
         typer.echo(f"rejuice: {found}: {unfinished}", err=True)
         path = shlex.quote(str(folder))
-        commands = f"`rejuice checkpoint {path} DIR` and `rejuice curves {path}`"
+        commands = f"`rejuice export policy {path} DIR` and `rejuice curves {path}`"
         typer.echo(f"to write them: {commands}", err=True)
         raise typer.Exit(_FAILED)
 
@@ -356,9 +363,8 @@ def _found(recipe: Path, output: Path | None, resume: bool, trusted: bool) -> tu
     """The recipe, whose code is trusted, and the folder of its run: its own if a run is in it."""
     if recipe.is_dir():
         if not (recipe / "recipe.yaml").exists():
-            raise RejuiceError(
-                f"{recipe} is not the folder of a run", "give a recipe or the folder of a run"
-            )
+            found = f"{recipe} is not the folder of a run"
+            raise RejuiceError(found, "give a recipe or the folder of a run")
         recipe = recipe / "recipe.yaml"
     _check_trusted(recipe, resume, trusted)
     from ...trainer.run import is_prepared

@@ -94,11 +94,7 @@ def find(name: str) -> ForeignKind | None:
 
 
 def get(name: str) -> ForeignKind:
-    """An operator that can be a step.
-
-    Raises:
-        RecipeError: there is none of that name that can be a step.
-    """
+    """An operator that can be a step."""
     found = find(name)
     if found is None:
         raise RecipeError(f"Data-Juicer has no operator '{name}'", suggest(name, names()))
@@ -117,11 +113,7 @@ def names() -> list[str]:
 
 
 def registered() -> dict[str, type[Any]]:
-    """The classes of Data-Juicer's operators and of those of plug-ins, by name, without ours.
-
-    Raises:
-        RecipeError: Data-Juicer is there, and cannot be imported.
-    """
+    """The classes of Data-Juicer's operators and of those of plug-ins, by name, without ours."""
     if not is_installed():
         return {}
     from loguru import logger

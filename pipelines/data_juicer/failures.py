@@ -44,14 +44,9 @@ _REFUSED = (401, 403, 404)
 
 
 class ServerLostError(BaseException):
-    """The server cannot be reached, refuses every request, or answers none.
+    """The server cannot be reached, refuses requests with a status, or answers none of some calls.
 
     No `Exception`, because Data-Juicer's operators catch those and go on.
-
-    Args:
-        found: what the server did, or what the connection failed with.
-        status: that it refuses them with; None: it was not reached, or answers none.
-        calls: how many calls it has not answered; 0: it was not reached.
     """
 
     def __init__(self, found: str, status: int | None, calls: int = 0) -> None:
@@ -84,27 +79,18 @@ class Calls:
         return sum(self._failed.values())
 
     def check_answered(self) -> None:
-        """Pass the questions of a batch, unless none of them was answered.
-
-        Raises:
-            ServerLostError: none was: what was made of the batch is no result.
-        """
+        """Pass the questions of a batch, unless none of them was answered."""
         if self._failed and self.failed == len(self._failed):
             found = _line(str(self.error or "")) or "its answers are empty"
             raise ServerLostError(found, None, self.failed)
 
 
 class Failures:
-    """What went wrong on some rows, in any thread.
-
-    Attributes:
-        calls: those that belong to no row.
-        failed: numbers of the rows with a question that was not answered.
-    """
+    """What went wrong on some rows, in any thread."""
 
     def __init__(self) -> None:
-        self.calls = Calls()
-        self.failed: set[int] = set()
+        self.calls = Calls()  # those that belong to no row
+        self.failed: set[int] = set()  # rows with a question that was not answered
         self._counts: Counter[str] = Counter()
         self._lock = Lock()
         self._outer = sys.exc_info()[1]
@@ -161,11 +147,7 @@ def note_failed_row(number: int) -> None:
 
 
 def watch_model(operator: Any) -> None:
-    """Watch the calls of an operator that asks a server. Its client is made now, not in a row.
-
-    Raises:
-        Exception: what the operator has caught when it was made; some ask for embeddings then.
-    """
+    """Watch the calls of an operator that asks a server. Its client is made now, not in a row."""
     from data_juicer.utils.model_utils import get_model
 
     calls = _calls.get()
@@ -242,14 +224,10 @@ def _listen() -> None:
 
 
 class _Patcher:
-    """Counts what Data-Juicer logs within a step, and hides it from all handlers.
-
-    Args:
-        other: the patcher of the program, if it has one.
-    """
+    """Counts what Data-Juicer logs within a step, and hides it from all handlers."""
 
     def __init__(self, other: Any) -> None:
-        self._other = other
+        self._other = other  # the patcher of the program, if it has one
 
     def __call__(self, record: Any) -> None:
         if self._other is not None:
@@ -336,12 +314,7 @@ def described(
     *,
     is_made: Callable[[], bool],
 ) -> Iterator[None]:
-    """Turn whatever an operator raises into one line.
-
-    Raises:
-        OperatorError: it failed on the rows.
-        NotReadyError: it cannot be made, or misses a package or something from the network.
-    """
+    """Turn whatever an operator raises into one line."""
     try:
         yield
     except (RejuiceError, MemoryError):
@@ -355,13 +328,13 @@ def described(
             raise NotReadyError(found, f"pip install {shlex.quote(error.name)}") from error
         every = {name: field.default for name, field in kind.fields.items()} | {**fields}
         values = {name: value for name, value in every.items() if isinstance(value, str)}
-        if any(map(_is_network, _causes(error))):
-            models = [
-                f"{v} ({k})"
-                for k, v in values.items()
-                if re.search("model|tokenizer", k) and "/" in v
-            ]
-            wanted = " or ".join(models) or "what it needs"
+        if any(
+            isinstance(each, ConnectionError | TimeoutError)
+            or type(each).__module__.partition(".")[0] in _NETWORK
+            for each in _causes(error)
+        ):
+            names = (k for k, v in values.items() if re.search("model|tokenizer", k) and "/" in v)
+            wanted = " or ".join(f"{values[k]} ({k})" for k in names) or "what it needs"
             right = "it has to be reached, or named by a path on this disk"
             raise NotReadyError(f"could not fetch {wanted}: {_summary(error)}", right) from error
         if not is_made():
@@ -377,11 +350,6 @@ def _summary(error: Exception) -> str:
         at = traceback.extract_tb(error.__traceback__)[-1]
         first = f"no message, at {Path(at.filename).name}:{at.lineno}"
     return f"{type(error).__name__}: {first}"
-
-
-def _is_network(error: BaseException) -> bool:
-    package = type(error).__module__.split(".")[0]
-    return isinstance(error, ConnectionError | TimeoutError) or package in _NETWORK
 
 
 def _hint(values: Mapping[str, str], table: pa.Table, error: Exception) -> tuple[str, str]:

@@ -41,12 +41,9 @@ Rows = Mapping[str, list[Any]]
 
 
 def concurrent(kind: type[Any], most: int) -> tuple[type[Any], dict[str, Any]]:
-    """A class that asks for several rows at once, and what it has to be made with.
+    """A class that asks for so many rows at once, and what it has to be made with.
 
-    Args:
-        kind: a mapper or filter of Data-Juicer's. One that works on batches decides itself how it
-            asks, and is given back as it is.
-        most: how many requests wait at once.
+    A mapper or filter that works on batches decides itself how it asks, and is given back as it is.
     """
     from data_juicer.ops.base_op import Filter, Mapper
 
@@ -171,9 +168,6 @@ class Server(NamedTuple):
         """Try its address once, and whether it has the model and takes the key.
 
         Nothing is tried where there is a proxy between, which Data-Juicer's clients use.
-
-        Raises:
-            EngineError: it is not up, or will answer no request.
         """
         from ...operators.servers.client import check_server
         from ...operators.servers.options import ServerOptions
@@ -196,17 +190,17 @@ class Server(NamedTuple):
 
     def lost(self, error: ServerLostError) -> EngineError:
         """The error that ends a run whose server is lost."""
-        if error.status is None and error.calls:
-            found = f"{self.url} answered none of {error.calls:,} calls: {error.found}"
-            return EngineError(found, "its log may say why")
-        if error.status is None:
-            found = f"{self.url} could not be reached: {error.found}"
-            return EngineError(found, "is the server up? then run again: finished chunks are kept")
-        found = f"{self.url} refuses requests: {error.found}"
         if error.status == 404:
             model = f"does it have the model '{self.model}', and " if self.model else ""
-            return EngineError(found, f"{model}is its address right? see {_WHICH_URL}")
-        return EngineError(found, f"is the key right? see {_WHICH_KEY}")
+            what, right = "refuses requests", f"{model}is its address right? see {_WHICH_URL}"
+        elif error.status is not None:
+            what, right = "refuses requests", f"is the key right? see {_WHICH_KEY}"
+        elif error.calls:
+            what, right = f"answered none of {error.calls:,} calls", "its log may say why"
+        else:
+            what = "could not be reached"
+            right = "is the server up? then run again: finished chunks are kept"
+        return EngineError(f"{self.url} {what}: {error.found}", right)
 
 
 def model_field(kind: ForeignKind) -> str | None:
@@ -260,26 +254,12 @@ def _first(names: tuple[str, ...]) -> str:
 # --- Run an operator ------------------------------------------------------------------
 
 
-class Ran(NamedTuple):
-    """What an operator of Data-Juicer's has made of a table."""
+def run_operator(
+    kind: ForeignKind, key: str, fields: Mapping[str, Any], table: pa.Table
+) -> tuple[pa.Table, Failures]:
+    """The rows that an operator makes of a table with the column `ROW`, and what went wrong.
 
-    rows: pa.Table  # that it made
-    failures: Failures  # what went wrong
-
-
-def run_operator(kind: ForeignKind, key: str, fields: Mapping[str, Any], table: pa.Table) -> Ran:
-    """The rows that an operator of Data-Juicer's makes of a table.
-
-    Args:
-        kind: the operator.
-        key: name and fields: an instance is made once.
-        fields: that it is made with.
-        table: the rows, numbered in the column `ROW`.
-
-    Raises:
-        OperatorError: it failed; one line.
-        NotReadyError: it cannot be made, or misses a package.
-        EngineError: the server that it asks cannot be reached, or refuses all requests.
+    For each key, its name and fields, an instance is made once.
     """
     with described(kind, fields, table, is_made=lambda: key in _instances), no_installs():
         try:
@@ -288,21 +268,18 @@ def run_operator(kind: ForeignKind, key: str, fields: Mapping[str, Any], table: 
                     # Made anew: it holds actors of Ray's, which remember an earlier table.
                     rows = _run_with_ray(_load(kind, fields), table)
                 else:
-                    rows = _run(_instance(kind, key, fields), table)
+                    if key not in _instances:
+                        _instances[key] = _load(kind, fields)
+                    rows = _run(_instances[key], table)
                 failures.calls.check_answered()
-                return Ran(rows, failures)
+                return rows, failures
         except ServerLostError as error:
             asked = server(kind, fields)
             raise EngineError(error.found) if asked is None else asked.lost(error) from None
 
 
 def prepare(kind: ForeignKind, fields: Mapping[str, Any]) -> None:
-    """Make an operator, whose constructor checks its fields, and drop it: workers have their own.
-
-    Raises:
-        NotReadyError: it cannot be made, or misses a package, or a model is not there.
-        EngineError: the server that it asks while it is made is lost.
-    """
+    """Make an operator, whose constructor checks its fields; workers make their own."""
     with described(kind, fields, None, is_made=lambda: False), no_installs(), watching():
         try:
             _load(kind, fields)
@@ -322,10 +299,8 @@ def _run(operator: Any, table: pa.Table) -> pa.Table:
     if one_of_each:
         return rows_of(out)[0].append_column(ROW, rows)
     if ROW not in out.column_names:
-        raise OperatorError(
-            "Data-Juicer's operator removed the column that numbers the rows",
-            "run this recipe with dj-process",
-        )
+        found = "Data-Juicer's operator removed the column that numbers the rows"
+        raise OperatorError(found, "run this recipe with dj-process")
     whole, at = rows_of(out)
     if len(at) == whole.num_rows:
         return whole
@@ -336,12 +311,6 @@ def _run(operator: Any, table: pa.Table) -> pa.Table:
 
 _instances: dict[str, Any] = {}
 """This process's instances, by name and fields: some operators load a model when built."""
-
-
-def _instance(kind: ForeignKind, key: str, fields: Mapping[str, Any]) -> Any:
-    if key not in _instances:
-        _instances[key] = _load(kind, fields)
-    return _instances[key]
 
 
 def _load(kind: ForeignKind, fields: Mapping[str, Any]) -> Any:

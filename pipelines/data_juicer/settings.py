@@ -13,7 +13,7 @@ from collections import abc
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from types import UnionType
-from typing import Annotated, Any, NamedTuple, Union
+from typing import Annotated, Any, Union
 
 from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationError
 from pydantic_core import to_json
@@ -27,20 +27,15 @@ from .catalogue import ForeignField, ForeignKind
 
 
 def check_fields(found: ForeignKind, fields: Mapping[str, Any]) -> None:
-    """Check the fields that a recipe gives an operator; values are never converted.
-
-    Raises:
-        RecipeError: one is unknown or missing, or has a value that cannot work here.
-    """
+    """Check the fields that a recipe gives an operator; values are never converted."""
     for name, value in fields.items():
         if name not in found.fields:
             near = suggest(name, found.fields) or f"its fields are: {', '.join(found.fields)}"
             raise RecipeError(f"unknown field {shown(name)}", near)
         check_type(found.fields[name], value)
     if fields.get("skip_op_error"):
-        raise RecipeError(
-            "field 'skip_op_error' is True, which loses rows silently", "leave it out"
-        )
+        loses = "field 'skip_op_error' is True, which loses rows silently"
+        raise RecipeError(loses, "leave it out")
     for name, field in found.fields.items():
         if field.is_required and name not in fields:
             raise RecipeError(f"field '{name}' is missing", "it has no default")
@@ -48,11 +43,7 @@ def check_fields(found: ForeignKind, fields: Mapping[str, Any]) -> None:
 
 
 def check_type(field: ForeignField, value: Any) -> None:
-    """Check the value of a field; null fits everywhere.
-
-    Raises:
-        RecipeError: it does not fit the type.
-    """
+    """Check the value of a field; null fits everywhere."""
     if value is None or field.hint is None:
         return
     try:
@@ -105,11 +96,7 @@ _WITH_PASSWORD = re.compile(r"https?://[^/?#]*:[^/?#]*@")
 
 
 def refuse_credentials(fields: Any, where: str = "") -> None:
-    """Pass fields without a key in them; one too short for a secret is for a server of one's own.
-
-    Raises:
-        RecipeError: there is one, and a run stores its recipe.
-    """
+    """Refuse a key in fields; one too short for a secret is for a server of one's own."""
     for name, value in fields.items() if isinstance(fields, dict) else ():
         place = f"{where}.{name}" if where else str(name)
         is_named = str(name).lower().replace("-", "_") in _SECRETS
@@ -186,44 +173,30 @@ _NO_STORE = re.compile(r"(oss|https?):/", re.IGNORECASE)
 _ELSEWHERE = "run this recipe with dj-process"
 
 
-class Refusal(NamedTuple):
-    """A key of a recipe that `rejuice run` cannot obey."""
-
-    key: str
-    found: str  # what is wrong with it
-    right: str  # what would be right
-
-
-def refusals(document: Mapping[str, Any]) -> Iterator[Refusal]:
-    """The keys of a recipe that would change rows or the export, and that are not obeyed."""
+def refusals(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Keys that would change rows or the export and are not obeyed; what is wrong; what right."""
     for key, value in document.items():
         if key in _PATHS:
-            yield from _refused_path(key, value)
-        elif key in REFUSED and value and not _is_how_fast(key, value):
+            text = str(value)
+            if value in ("", None):
+                yield key, f"'{key}' is empty", "give a path"
+            elif _NO_STORE.match(text):
+                verb = "read" if key == "dataset_path" else "write"
+                found = f"'{key}' is {shown(text)}, which rejuice does not {verb}"
+                yield key, found, f"give a path on disk, or s3://BUCKET/..., or {_ELSEWHERE}"
+        elif key in REFUSED and value:
+            if key == "load_dataset_kwargs" and list(value) == ["num_proc"]:
+                continue  # It says how fast.
             found = f"'{key}' {REFUSED[key]}, which rejuice does not do"
-            yield Refusal(key, found, f"leave it out, or {_ELSEWHERE}")
+            yield key, found, f"leave it out, or {_ELSEWHERE}"
         elif key in SPECIAL_TOKENS and value not in (None, SPECIAL_TOKENS[key]):
             found = f"'{key}' is {shown(value)}, and rejuice knows {SPECIAL_TOKENS[key]!r}"
-            yield Refusal(key, found, f"leave it out, or {_ELSEWHERE}")
+            yield key, found, f"leave it out, or {_ELSEWHERE}"
         elif key == "export_type" and value is not None:
             suffix = PurePath(str(document.get("export_path", ""))).suffix
             if value != (suffix.removeprefix(".") or "parquet"):
                 found = f"'{key}' is {shown(value)}, and export_path ends in '{suffix}'"
-                yield Refusal(key, found, f"leave it out, or end export_path in .{value}")
-
-
-def _is_how_fast(key: str, value: Any) -> bool:
-    return key == "load_dataset_kwargs" and list(value) == ["num_proc"]
-
-
-def _refused_path(key: str, value: Any) -> Iterator[Refusal]:
-    text = str(value)
-    if value in ("", None):
-        yield Refusal(key, f"'{key}' is empty", "give a path")
-    elif _NO_STORE.match(text):
-        verb = "read" if key == "dataset_path" else "write"
-        found = f"'{key}' is {shown(text)}, which rejuice does not {verb}"
-        yield Refusal(key, found, f"give a path on disk, or s3://BUCKET/..., or {_ELSEWHERE}")
+                yield key, found, f"leave it out, or end export_path in .{value}"
 
 
 def setting_warnings(document: Mapping[str, Any]) -> list[str]:

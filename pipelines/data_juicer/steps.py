@@ -47,11 +47,7 @@ _OF_FUNCTIONS = ("python_file_mapper", "python_lambda_mapper")
 
 
 def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operator:
-    """An operator of Data-Juicer as one of ours.
-
-    Raises:
-        RecipeError: it cannot run here, or a field is unknown, missing or of another type.
-    """
+    """An operator of Data-Juicer as one of ours."""
     found = catalogue.get(name)
     common = {field: fields[field] for field in COMMON_FIELDS if field in fields}
     fields = {field: value for field, value in fields.items() if field not in common}
@@ -105,23 +101,14 @@ class ForeignOperator(Operator):
         return asks_server(self.found, self.fields)
 
     def check_files(self) -> None:
-        """Check that the package is there by which it asks a server, or Ray if it runs there.
-
-        Raises:
-            RecipeError: it is not installed.
-        """
+        """Check that the package is there by which it asks a server, or Ray if it runs there."""
         package = client_of(self.fields) if self.asks_server else "ray"
         if (self.asks_server or self.found.needs_ray) and find_spec(package) is None:
             found = f"it needs {package}, which is not installed"
             raise RecipeError(found, f"pip install {shlex.quote(package)}")
 
     def preflight(self) -> None:
-        """Make it, and try the server that it asks, if it asks one.
-
-        Raises:
-            OperatorError: it cannot be made, or misses a package or a model.
-            EngineError: the server is not up, or will answer no request.
-        """
+        """Make it, and try the server that it asks, if it asks one."""
         self.check_files()
         asked = server(self.found, self.fields) if self.asks_server else None
         if asked is not None:

@@ -142,11 +142,7 @@ def named(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
 def without_own(
     table: pa.Table, kind: Kind, fields: Mapping[str, Any], *, has_statistics: bool
 ) -> pa.Table:
-    """What an operator gets of a table: nothing that it is to compute again.
-
-    Raises:
-        OperatorError: no row has a statistic or a tag by the name that a field gives.
-    """
+    """What an operator gets of a table: nothing that it is to compute again."""
     for column, entry in named({n: value for n, value in fields.items() if _is_path(n)}):
         if entry:
             _check_there(table, column, entry)

@@ -16,7 +16,7 @@ import xxhash
 from ...operators import DataError, disk
 from ...operators.config import check_text
 from ...operators.disk import sync, temporary_path, wrong_kind
-from .remote import AnyPath, RemotePath, errors_of_store_alone
+from .remote import AnyPath, RemotePath, store_errors
 
 
 @contextmanager
@@ -94,9 +94,9 @@ def write_file(path: AnyPath, data: bytes | str) -> None:
     content = data.encode() if isinstance(data, str) else data
     if isinstance(path, RemotePath):
         path.write_bytes(content)
-        return
-    with written(path) as temporary:
-        temporary.write_bytes(content)
+    else:
+        with written(path) as temporary:
+            temporary.write_bytes(content)
 
 
 @contextmanager
@@ -105,10 +105,9 @@ def open_input(path: AnyPath, *, mapped: bool = True) -> Iterator[Any]:
 
     Raises:
         FileNotFoundError: there is none.
-        DataError: it is in a store, which fails while the file is open.
     """
     if isinstance(path, RemotePath):
-        with errors_of_store_alone(path, "read"), path.open_input() as file:
+        with store_errors(path, "read", content=True), path.open_input() as file:
             yield file
         return
     with pa.memory_map(str(path)) if mapped else pa.OSFile(str(path)) as file:
@@ -116,17 +115,13 @@ def open_input(path: AnyPath, *, mapped: bool = True) -> Iterator[Any]:
 
 
 def check_is_no_folder(path: Path) -> None:
-    """Check that a file may be put at a path.
-
-    Raises:
-        DataError: a folder is there.
-    """
+    """Check that a file may be put at a path."""
     if disk.kind_of(path) == "a folder":
         raise DataError(f"{path} is a folder, where rejuice keeps a file", "move it away")
 
 
 def read_file(path: AnyPath) -> bytes:
-    """Return what a file holds that rejuice has written.
+    """What a file holds that rejuice has written.
 
     Raises:
         FileNotFoundError: there is none.
@@ -158,7 +153,7 @@ def remove_folder(path: AnyPath) -> None:
 
 # --- Arrow files that appear complete -------------------------------------------------
 
-FORMAT = 5
+FORMAT = 6
 """Part of every cache key of a run: raise it when datasets are read, or chunks and commits written,
 in another way."""
 
@@ -174,11 +169,7 @@ def write_arrow(path: AnyPath, table: pa.Table) -> None:
 
 
 def read_arrow(path: AnyPath, *, mapped: bool = True) -> pa.Table:
-    """Return an Arrow file as a table, over mapped memory or in memory.
-
-    Raises:
-        DataError: the file is damaged.
-    """
+    """An Arrow file as a table, over mapped memory or in memory."""
     try:
         with open_input(path, mapped=mapped) as source:
             return pa.ipc.open_file(source).read_all()
@@ -197,47 +188,28 @@ def read_arrow(path: AnyPath, *, mapped: bool = True) -> pa.Table:
 _HEADER_BYTES = 64
 """The checksum, and zeros after it, so that Arrow's buffers stay aligned."""
 
-_verified: dict[Path, tuple[int, int, int]] = {}
+_verified: dict[AnyPath, tuple[int, int, int]] = {}
 """Files whose checksum this process has computed: inode, time of the last change in ns, size."""
 
 
 class DamagedError(DataError):
-    """A file of the cache is not as it was written. Its content can be computed again.
+    """A file of the cache is not as it was written. Its content can be computed again."""
 
-    Attributes:
-        path: of the file.
-    """
-
-    def __init__(
-        self, found: str, right: str = "", *, where: str = "", path: AnyPath | None = None
-    ) -> None:
-        super().__init__(found, right, where=where)
-        self.path = path
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.found, self.right, self.where, self.path)
+    path: AnyPath | None = None  # of the file
 
     def at(self, where: str) -> DamagedError:
         return self  # The file says where; no step and no recipe is at fault.
 
 
-def _rebuild(
-    kind: type[DamagedError], found: str, right: str, where: str, path: AnyPath | None
-) -> DamagedError:
-    return kind(found, right, where=where, path=path)
-
-
 def damaged(path: AnyPath, found: str = "damaged") -> DamagedError:
-    """Return the error where a file of the cache is not as it was written."""
-    return DamagedError(f"{path} is {found}", "remove it and run again", path=path)
+    """The error where a file of the cache is not as it was written."""
+    error = DamagedError(f"{path} is {found}", "remove it and run again")
+    error.path = path
+    return error
 
 
 def check_own_folder(path: AnyPath) -> None:
-    """Check that a folder of the cache is one, or is not there: no link to one elsewhere.
-
-    Raises:
-        DamagedError: something else is in its place.
-    """
+    """Check that a folder of the cache is one, or is not there: no link to one elsewhere."""
     if isinstance(path, Path) and (kind := wrong_kind(path, "a folder")):
         raise damaged(path, f"{kind}, not a folder")
 
@@ -264,14 +236,23 @@ def read_checked(path: AnyPath, *, mapped: bool = True) -> pa.Table:
         DamagedError: it is not as it was written.
         FileNotFoundError: there is none.
     """
-    content = read_content(path, mapped=mapped)
+    state = None  # What changes when a file does; one in a store is fetched each time.
+    if isinstance(path, Path):
+        if kind := wrong_kind(path, "a file"):
+            raise damaged(path, f"{kind}, not a file")
+        found = path.lstat()
+        state = found.st_ino, found.st_mtime_ns, found.st_size
+        if not found.st_size:  # Nothing can be mapped.
+            raise damaged(path)
+    # Of a mapped file, no descriptor stays open: there may be thousands.
+    with open_input(path, mapped=mapped) as source:
+        content = source.read_buffer()
     header, stream = content[:_HEADER_BYTES], content[_HEADER_BYTES:]
-    state = _state(path)
-    if state is None or _verified.get(Path(str(path))) != state:
+    if state is None or _verified.get(path) != state:
         if header.to_pybytes() != _header(path, stream):
             raise damaged(path)
         if state is not None:
-            _verified[Path(str(path))] = state
+            _verified[path] = state
     return pa.ipc.open_stream(stream).read_all()
 
 
@@ -279,31 +260,6 @@ def _header(path: AnyPath, stream: pa.Buffer) -> bytes:
     checksum = xxhash.xxh3_128(f"{path.parent.name}/{path.name}\n".encode())
     checksum.update(stream)
     return checksum.digest().ljust(_HEADER_BYTES, b"\0")
-
-
-def read_content(path: AnyPath, *, mapped: bool = True) -> pa.Buffer:
-    """Return what a file of the cache holds, mapped or in memory.
-
-    Raises:
-        DamagedError: a link, a FIFO, a device or a folder is in its place.
-        FileNotFoundError: there is none.
-    """
-    if not isinstance(path, RemotePath):
-        if kind := wrong_kind(path, "a file"):
-            raise damaged(path, f"{kind}, not a file")
-        if not path.stat().st_size:  # Nothing can be mapped.
-            return pa.py_buffer(b"")
-    # Of a mapped file, no descriptor stays open: there may be thousands.
-    with open_input(path, mapped=mapped) as source:
-        return source.read_buffer()
-
-
-def _state(path: AnyPath) -> tuple[int, int, int] | None:
-    """Return what changes when a file does; None where it is fetched each time it is read."""
-    if isinstance(path, RemotePath):
-        return None
-    found = path.lstat()
-    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 # --- A file of a dataset, as it was when the dataset was opened -----------------------
@@ -320,7 +276,6 @@ SUFFIXES = (
 """The suffixes of files that are read."""
 
 
-_LINES = "JSON lines"
 _FORMATS = {
     b"\x1f\x8b": ("gzip", ".gz"),
     b"\x28\xb5\x2f\xfd": ("Zstandard", ".zst"),
@@ -349,12 +304,14 @@ class DataFile(NamedTuple):
 
     @classmethod
     def of(cls, path: AnyPath) -> DataFile:
-        """Return a file as it is now.
-
-        Raises:
-            DataError: it is no file, but a device or a folder, or Arrow opens none of its name.
-        """
-        found = path.stat()
+        """A file as it is now."""
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            if isinstance(path, RemotePath) or not path.is_symlink():
+                raise
+            found_there = f"{path} is a link to a file that does not exist"
+            raise DataError(found_there, "restore or remove it") from None
         if isinstance(path, Path):
             if not path.is_file():
                 raise DataError(f"{path} is not a file", "give a file, or a link to one")
@@ -365,20 +322,16 @@ class DataFile(NamedTuple):
         return cls(path, found.st_size, found.st_mtime_ns)
 
     def open(self) -> AbstractContextManager[Any]:
-        """Return its bytes, as a file of Arrow's."""
+        """Its bytes, as a file of Arrow's."""
         return open_input(self.path, mapped=False)
 
     def first_bytes(self) -> bytes:
-        """Return those that say of what format it is."""
+        """Those that say of what format it is."""
         with self.open() as source:
             return bytes(source.read(64))
 
     def check_unchanged(self) -> None:
-        """Check that the file is still the one that was opened.
-
-        Raises:
-            DataError: it is another one, or gone.
-        """
+        """Check that the file is still the one that was opened."""
         try:
             same = DataFile.of(self.path) == self
         except FileNotFoundError:
@@ -387,7 +340,7 @@ class DataFile(NamedTuple):
             raise self.changed()
 
     def changed(self) -> DataError:
-        """Return the error for a file that is no longer what it was."""
+        """The error for a file that is no longer what it was."""
         return DataError(
             f"{self} has changed since the run began", "leave it as it is, and run again"
         )
@@ -395,11 +348,7 @@ class DataFile(NamedTuple):
 
 @contextmanager
 def errors_of_format(file: DataFile, title: str) -> Iterator[None]:
-    """What Arrow raises of a file that is not of its format, or damaged, becomes one line.
-
-    Raises:
-        DataError: in place of Arrow's exception. Errors of the disk are left as they are.
-    """
+    """What Arrow raises of a file that is not of its format, or damaged, becomes one line."""
     try:
         yield
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
@@ -414,32 +363,23 @@ def errors_of_format(file: DataFile, title: str) -> Iterator[None]:
 
 def misnamed(file: DataFile, first: bytes, *, unpacked: bool = False) -> DataError | None:
     """The error for a file of another format than its name says; None: as far as is known."""
-    title, suffix = _format_of(first)
     own, last = file.suffix, file.path.suffix.lower()
-    is_lines = title == _LINES
-    if not title or (is_lines and (unpacked or own in JSON_SUFFIXES)):
-        return None
-    if suffix == last and not unpacked:
-        return None
-    if unpacked:
+    known = (found for magic, found in _FORMATS.items() if first.startswith(magic))
+    title, suffix = next(known, ("", ""))
+    base = own.removesuffix(last) if last in COMPRESSIONS else own
+    if not title:
+        is_lines = first.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+        if unpacked or own in JSON_SUFFIXES or not is_lines:
+            return None
+        title, new = "JSON lines", base if base in JSON_SUFFIXES else JSON_SUFFIXES[0]
+    elif unpacked:
         return DataError(f"what is packed in {file} is {title}", "unpack it")
-    of_lines = own.removesuffix(last) if last in COMPRESSIONS else own
-    if is_lines and of_lines not in JSON_SUFFIXES:
-        of_lines = JSON_SUFFIXES[0]
-    new = f"{of_lines}{suffix}" if is_lines or suffix in COMPRESSIONS else suffix
-    right = "unpack it"
-    if new in SUFFIXES:
-        right = f"rename it to {file.path.name[: -len(own)]}{new}"
-    return DataError(f"{file} is {title}", right)
-
-
-def _format_of(first: bytes) -> tuple[str, str]:
-    """What the format of a file is called, and its suffix: none of JSON lines, or if not known."""
-    for magic, known in _FORMATS.items():
-        if first.startswith(magic):
-            return known
-    is_lines = first.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
-    return (_LINES if is_lines else ""), ""
+    elif suffix == last:
+        return None
+    else:
+        new = f"{base}{suffix}" if suffix in COMPRESSIONS else suffix
+    renamed = f"rename it to {file.path.name[: -len(own)]}{new}"
+    return DataError(f"{file} is {title}", renamed if new in SUFFIXES else "unpack it")
 
 
 def suffix_of(path: AnyPath) -> str:
@@ -469,7 +409,7 @@ def run_folder(export_path: AnyPath) -> AnyPath:
 
 
 def unfinished_run_folder(export_path: AnyPath) -> AnyPath:
-    """Return the run folder under the name that it has until it is complete."""
+    """The run folder under the name that it has until it is complete."""
     final = run_folder(export_path)
     return final.with_name(f".{final.name}")
 
@@ -501,21 +441,17 @@ def is_part(path: AnyPath) -> bool:
 
 
 def is_folder(export_path: AnyPath) -> bool:
-    """Return whether an export is a folder of parts: its path has no suffix."""
+    """Whether an export is a folder of parts: its path has no suffix."""
     return not export_path.suffix
 
 
 def export_name(export: AnyPath) -> str:
-    """Return the name of an export in its run folder on disk, until both are in place."""
+    """The name of an export in its run folder on disk, until both are in place."""
     return f"export{export.suffix}"
 
 
 def check_finished(export: AnyPath) -> None:
-    """Check that no run was stopped while it put an export in place.
-
-    Raises:
-        DataError: one was: what is there may be of two runs, or of a part of one.
-    """
+    """Check that no run was stopped while it put an export in place."""
     if isinstance(export, RemotePath):
         ended = unfinished_made_by(export) is None
     else:  # The working directory has no name.

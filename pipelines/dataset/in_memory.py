@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ...operators import RecipeError
 from ...operators.errors import first_line, shortened
+from .schemas import decoded
 
 ACCEPTED = (
     "a path, a pyarrow.Table, a DataFrame of pandas or polars, a datasets.Dataset, "
@@ -18,7 +19,7 @@ ACCEPTED = (
 
 
 def as_table(data: Any) -> pa.Table | None:
-    """Return rows in memory as a table; None: `data` is something else, such as a path.
+    """Rows in memory as a table; None: `data` is something else, such as a path.
 
     No library is imported: an object of one that is not imported cannot be there.
 
@@ -26,9 +27,6 @@ def as_table(data: Any) -> pa.Table | None:
         data: a table, record batches or anything else with an Arrow stream (`__arrow_c_stream__`),
             a DataFrame or LazyFrame, a `datasets.Dataset`, or a list of dicts. An index of pandas
             becomes a column if it has a name.
-
-    Raises:
-        RecipeError: Arrow cannot hold it, or it is several datasets.
     """
     if isinstance(data, pa.Table):
         return data
@@ -42,11 +40,11 @@ def as_table(data: Any) -> pa.Table | None:
         if _is(data, "pandas", "DataFrame"):
             return _of_pandas(data)
         if _is(data, "datasets", "Dataset"):
-            return _plain(data.with_format("arrow")[:])
+            return decoded("dataset", data.with_format("arrow")[:])
         if _is(data, "polars", "LazyFrame"):
             data = data.collect()
         if any(hasattr(data, name) for name in ("__arrow_c_stream__", "__arrow_c_array__")):
-            return _plain(pa.table(data))
+            return decoded("dataset", pa.table(data))
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         found, line = f"dataset is a {type(data).__name__}", _line(error)
         if "non-struct" in line:
@@ -57,13 +55,13 @@ def as_table(data: Any) -> pa.Table | None:
 
 
 def _is(data: Any, library: str, name: str) -> bool:
-    """Return whether something is of a class of a library, which may not be installed."""
+    """Whether something is of a class of a library, which may not be installed."""
     kind = getattr(sys.modules.get(library), name, None)
     return isinstance(kind, type) and isinstance(data, kind)
 
 
 def _of_dicts(rows: Sequence[Any]) -> pa.Table:
-    """Return rows as a table of all their keys; a key that a row lacks is null."""
+    """Rows as a table of all their keys; a key that a row lacks is null."""
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
             found = f"dataset is a list whose item {number} is a {type(row).__name__}, not a dict"
@@ -91,37 +89,9 @@ def _of_pandas(frame: Any) -> pa.Table:
         raise ValueError("two columns have the same name")
     # Texts as names before Arrow sees them: it warns of others.
     frame = frame.set_axis(names, axis="columns")
-    return _plain(pa.Table.from_pandas(frame, preserve_index=False))
-
-
-def _plain(table: pa.Table) -> pa.Table:
-    """Return a table without what its library has noted in it, and in types that can be computed.
-
-    The notes, such as of an index or of features, are wrong once columns are added.
-    """
-    schema = pa.schema([pa.field(field.name, _type(field.type)) for field in table.schema])
-    return table.replace_schema_metadata(None).cast(schema)
-
-
-def _type(kind: pa.DataType) -> pa.DataType:
-    """Return a type without views of texts, as of polars: Arrow computes little with them."""
-    if kind == pa.string_view():
-        return pa.large_string()
-    if kind == pa.binary_view():
-        return pa.large_binary()
-    if pa.types.is_dictionary(kind):
-        return pa.dictionary(kind.index_type, _type(kind.value_type), kind.ordered)
-    if pa.types.is_list(kind):
-        return pa.list_(_type(kind.value_type))
-    if pa.types.is_large_list(kind):
-        return pa.large_list(_type(kind.value_type))
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(_type(kind.value_type), kind.list_size)
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(each.name, _type(each.type)) for each in kind])
-    return kind
+    return decoded("dataset", pa.Table.from_pandas(frame, preserve_index=False))
 
 
 def _line(error: Exception) -> str:
-    """Return what Arrow says in one line; pandas has it in several arguments."""
+    """What Arrow says in one line; pandas has it in several arguments."""
     return first_line(" ".join(map(str, error.args)))

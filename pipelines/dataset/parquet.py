@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import accumulate, pairwise
-from operator import add
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,7 +17,7 @@ from ...operators import Groups
 from ...operators.arrow_compute import pc
 from .files import DataFile, errors_of_format
 from .remote import RemotePath
-from .schemas import conform, decoded, decoded_schema, unify
+from .schemas import decoded, decoded_schema, one_table
 
 # --- Where a dataset is cut into chunks: only where a group ends ----------------------
 
@@ -35,14 +34,11 @@ def chunked(
 ) -> Iterator[pa.Table]:
     """Tables of about `chunk_rows` rows that end where a group ends."""
     rest: pa.Table | None = None
-    for batch in batches:
-        table = batch
-        if rest is not None:
-            schema = unify([rest.schema, batch.schema])
-            table = pa.concat_tables([conform(rest, schema), conform(batch, schema)])
+    for found in _collected(batches, chunk_rows):
+        table = found if rest is None else one_table([rest, found])
         begin = 0
         most = rows_within(chunk_rows, table.num_rows, table.nbytes)
-        for at in cuts([_starts(table, group_by)], partial(add, most)):
+        for at in cuts(_starts(table, group_by), most):
             yield table.slice(begin, at - begin)
             begin = at
         rest = table.slice(begin)
@@ -50,46 +46,40 @@ def chunked(
         yield rest
 
 
+def _collected(batches: Iterator[pa.Table], chunk_rows: int) -> Iterator[pa.Table]:
+    """The rows of batches, those of small ones together, so that each is looked at once."""
+    kept, rows, size = list[pa.Table](), 0, 0
+    for batch in batches:
+        kept.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= chunk_rows or size >= CHUNK_BYTES:
+            yield one_table(kept).combine_chunks()
+            kept, rows, size = [], 0, 0
+    if kept:
+        yield one_table(kept).combine_chunks()
+
+
 def rows_within(most: int, rows: int, size: int) -> int:
     """At most `most` rows, and about as many as fit into a chunk if `rows` of them have `size`."""
     return min(most, max(1, rows * CHUNK_BYTES // max(1, size)))
 
 
-def cuts(starts: Iterable[NDArray[np.int64]], limit: Callable[[int], int]) -> Iterator[int]:
-    """Rows to cut at: the last group start up to the limit of a chunk, else the first after it.
+def cuts(starts_G: NDArray[np.int64], most: int) -> Iterator[int]:
+    """Rows to cut at: the last group start within `most` rows, else the first after them.
 
-    The last group that is known may go on, so no cut comes after its start.
+    The last group may go on in further rows, so no cut comes after its start.
     """
-    cut, open_G = 0, np.zeros(0, np.int64)
-    for found in starts:
-        open_G = np.concatenate([open_G, found])
-        while len(open_G) and open_G[-1] >= (end := limit(cut)):
-            within = int(np.searchsorted(open_G, end, side="right")) - 1
-            if open_G[within] <= cut:
-                within += 1
-            cut = int(open_G[within])
-            open_G = open_G[within:]
-            yield cut
-
-
-def starts_of_batches(
-    batches: Iterable[pa.Table], group_by: GroupColumns
-) -> Iterator[NDArray[np.int64]]:
-    """Rows at which groups start, batch by batch; the batches have one schema."""
-    first, last = 0, None
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        table = batch if last is None else pa.concat_tables([last, batch])
-        # With the last row before it, the first row of a batch starts a group only if it differs.
-        starts = _starts(table, group_by)
-        yield starts + first if last is None else starts[1:] - 1 + first
-        first += batch.num_rows
-        last = batch.slice(batch.num_rows - 1)
+    cut = 0
+    while len(starts_G) and starts_G[-1] >= cut + most:
+        within = int(np.searchsorted(starts_G, cut + most, side="right")) - 1
+        within += starts_G[within] <= cut
+        cut = int(starts_G[within])
+        starts_G = starts_G[within:]
+        yield cut
 
 
 def _starts(table: pa.Table, group_by: GroupColumns) -> NDArray[np.int64]:
-    """Return rows at which a group starts, by the columns that are there; all, if none are."""
+    """Rows at which a group starts, by the columns that are there; all, if none are."""
     starts_N = np.ones(table.num_rows, bool)
     lists = lists_of(group_by)
     for each in lists:
@@ -107,7 +97,7 @@ def _starts(table: pa.Table, group_by: GroupColumns) -> NDArray[np.int64]:
 
 
 def lists_of(group_by: GroupColumns) -> list[Sequence[str]]:
-    """Return the lists of columns, where only one may be given as it is."""
+    """The lists of columns, where only one may be given as it is."""
     plain = [each for each in group_by if isinstance(each, str)]
     return [plain] if plain else [each for each in group_by if not isinstance(each, str)]
 
@@ -139,75 +129,53 @@ class RowGroups(NamedTuple):
     # int64[F+1], the row of the dataset at which each file starts, and the end
     first_rows: NDArray[np.int64]
     groups: NDArray[np.int64]  # int64[R+1], the rows at which row groups start, and the end
-    # float64[R+1], bytes in memory, about, of all rows before each of these
-    sizes: NDArray[np.float64]
+    size: float  # bytes of all rows in memory, about
 
     @classmethod
     def of(cls, files: Sequence[DataFile]) -> RowGroups:
         """Read the footers of files, and a few rows of each row group."""
-        first_rows, groups, sizes = [0], [0], [0.0]
+        first_rows, groups, size = [0], [0], 0.0
         for file in files:
             with parquet_file(file, few_rows=True) as parquet:
                 for number in range(parquet.num_row_groups):
                     if rows := parquet.metadata.row_group(number).num_rows:
                         groups.append(groups[-1] + rows)
-                        sizes.append(sizes[-1] + _size_in_memory(file, parquet, number))
+                        size += _size_in_memory(file, parquet, number)
             first_rows.append(groups[-1])
-        return cls(np.array(first_rows), np.array(groups), np.array(sizes))
+        return cls(np.array(first_rows), np.array(groups), size)
 
-    def limit(self, row: int, chunk_rows: int) -> int:
-        """Return the row at which a chunk that starts at `row` should end, at the latest."""
-        size = np.interp(row, self.groups, self.sizes) + CHUNK_BYTES
-        within = int(np.interp(size, self.sizes, self.groups))
-        return min(row + chunk_rows, max(row + 1, within))
+    def chunks(
+        self, columns: Iterator[pa.Table] | None, chunk_rows: int, group_by: GroupColumns
+    ) -> tuple[tuple[RowRange, ...], ...]:
+        """The rows of each chunk; none where most rows would be decoded several times.
 
-    def ranges(self, bounds: Sequence[int]) -> tuple[tuple[RowRange, ...], ...]:
-        """Return the rows of each chunk, given the rows at which chunks start and the end."""
-        chunks = []
-        for begin, end in pairwise(bounds):
-            parts, row = list[RowRange](), begin
-            while row < end:
-                file = int(np.searchsorted(self.first_rows, row, side="right")) - 1
-                rows = min(end, int(self.first_rows[file + 1])) - row
-                parts.append(RowRange(file, row - int(self.first_rows[file]), rows))
-                row += rows
-            chunks.append(tuple(parts))
-        return tuple(chunks)
+        Args:
+            columns: those of `group_by`, of all rows; None: each row is a group.
+            chunk_rows: rows per chunk, about.
+            group_by: what makes a group.
+        """
+        if columns is None:
+            columns = (pa.table({"": pa.nulls(rows)}) for rows in np.diff(self.groups))
+        most = rows_within(chunk_rows, int(self.groups[-1]), int(self.size))
+        sizes = (table.num_rows for table in chunked(columns, most, group_by))
+        bounds = np.fromiter(accumulate(sizes, initial=0), np.int64)
+        first = self.groups[np.searchsorted(self.groups, bounds[:-1], side="right") - 1]
+        last = self.groups[np.searchsorted(self.groups, bounds[1:], side="left")]
+        if (last - first).sum() > _MOST_DECODED * self.groups[-1]:
+            return ()
+        return tuple(tuple(self._ranges(*edges)) for edges in pairwise(bounds.tolist()))
 
-    def is_read_in_place(self, bounds: Sequence[int]) -> bool:
-        """Whether chunks can be read from the files without decoding most rows several times."""
-        begin, end = np.array(bounds[:-1]), np.array(bounds[1:])
-        first = self.groups[np.searchsorted(self.groups, begin, side="right") - 1]
-        last = self.groups[np.searchsorted(self.groups, end, side="left")]
-        return bool((last - first).sum() <= _MOST_DECODED * max(1, int(self.groups[-1])))
-
-
-def bounds_of_chunks(
-    layout: RowGroups,
-    columns: Iterable[pa.Table] | None,
-    *,
-    chunk_rows: int,
-    group_by: GroupColumns,
-) -> list[int]:
-    """Return the rows at which chunks start, and the end.
-
-    Args:
-        layout: of the row groups of the files.
-        columns: tables of one schema, of the columns of `group_by`; None: each row is a group.
-        chunk_rows: rows per chunk, about.
-        group_by: what makes a group.
-    """
-    if columns is not None:
-        starts = starts_of_batches(columns, group_by)
-    else:
-        edges = zip(layout.groups[:-1], layout.groups[1:], strict=True)
-        starts = (np.arange(first, last) for first, last in edges)
-    found = cuts(starts, lambda row: layout.limit(row, chunk_rows))
-    return [0, *found, int(layout.groups[-1])]
+    def _ranges(self, row: int, end: int) -> Iterator[RowRange]:
+        while row < end:
+            file = int(np.searchsorted(self.first_rows, row, side="right")) - 1
+            first = int(self.first_rows[file])
+            rows = min(end, int(self.first_rows[file + 1])) - row
+            yield RowRange(file, row - first, rows)
+            row += rows
 
 
 def read_schema(file: DataFile) -> pa.Schema:
-    """Return the schema of a file's rows as they are read; empty where it has no row."""
+    """The schema of a file's rows as they are read; empty where it has no row."""
     with parquet_file(file) as parquet:
         if not parquet.metadata.num_rows:
             return pa.schema([])
@@ -242,11 +210,7 @@ def _read_together(file: DataFile, parquet: Any) -> Iterator[list[int]]:
 
 
 def read_range(file: DataFile, found: RowRange, columns: Sequence[str]) -> pa.Table:
-    """Return some columns of consecutive rows; columns that the file lacks are left out.
-
-    Raises:
-        DataError: the file has changed since it was opened, or is damaged.
-    """
+    """Some columns of consecutive rows; columns that the file lacks are left out."""
     file.check_unchanged()
     with parquet_file(file) as parquet:
         firsts = _first_rows(file)
@@ -265,11 +229,7 @@ def read_range(file: DataFile, found: RowRange, columns: Sequence[str]) -> pa.Ta
 
 @contextmanager
 def parquet_file(file: DataFile, *, few_rows: bool = False) -> Iterator[Any]:
-    """A Parquet file that is open; errors of the format name the file.
-
-    Raises:
-        DataError: it is not Parquet, or damaged.
-    """
+    """A Parquet file that is open; errors of the format name the file."""
     import pyarrow.parquet as pq  # It loads clients of object stores, which `check` does not need.
 
     # The parts of a row group are fetched from a store at once, and not one after another.
@@ -287,11 +247,7 @@ def parquet_file(file: DataFile, *, few_rows: bool = False) -> Iterator[Any]:
 
 
 def schema_metadata(file: DataFile) -> Mapping[bytes, bytes]:
-    """Return what its writer has noted in the schema of a file.
-
-    Raises:
-        DataError: it is not Parquet, or damaged.
-    """
+    """What its writer has noted in the schema of a file."""
     with errors_of_format(file, "Parquet"):
         return _footer(file).schema.to_arrow_schema().metadata or {}
 
@@ -302,7 +258,7 @@ def _is_far(file: DataFile) -> bool:
 
 @lru_cache(maxsize=64)
 def _footer(file: DataFile) -> Any:
-    """Return the metadata of a file as it was when it was opened: each column is read by itself."""
+    """The metadata of a file as it was when it was opened: each column is read by itself."""
     import pyarrow.parquet as pq
 
     with file.open() as source:
@@ -311,7 +267,7 @@ def _footer(file: DataFile) -> Any:
 
 @lru_cache(maxsize=16)
 def _first_rows(file: DataFile) -> list[int]:
-    """Return the row at which each row group of a file starts, and the end."""
+    """The row at which each row group of a file starts, and the end."""
     footer = _footer(file)
     rows = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
     return list(accumulate(rows, initial=0))
@@ -331,7 +287,7 @@ def _picked(file: DataFile, table: pa.Table, columns: Sequence[str] | None) -> p
 
 
 def _size_in_memory(file: DataFile, parquet: Any, number: int) -> float:
-    """Return bytes that the rows of a row group take in memory, about.
+    """Bytes that the rows of a row group take in memory, about.
 
     Parquet stores a text that is repeated once, as are the prompts of many responses, and counts
     it once. So a few rows are read, too.

@@ -13,7 +13,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ from .files import (
 )
 from .parquet import GroupColumns, RowRange, chunked, read_range
 from .remote import AnyPath
-from .schemas import added, conform, decoded, is_too_deep, too_deep, unify, without_marks
+from .schemas import added, conform, decoded, is_too_deep, one_table, too_deep, unify, without_marks
 from .spec import DatasetPart, DatasetSpec, HubDataset, Selection, check_unique, files_of, not_there
 
 # --- Content hash ---------------------------------------------------------------------
@@ -94,7 +94,7 @@ def _hash(file: DataFile) -> str:
 
 
 def _kept(cache: AnyPath) -> dict[str, _Known]:
-    """Return the hashes that are kept; none where their file is missing or damaged."""
+    """The hashes that are kept; none where their file is missing or damaged."""
     with suppress(FileNotFoundError, NotAFileError, ValueError, TypeError, AttributeError):
         kept = parse_json(read_file(cache / _NAME))
         return {str(name): _Known(*entry) for name, entry in kept.items()}
@@ -130,7 +130,7 @@ def rows_by_weight(weights: Sequence[float], max_rows: int) -> list[int]:
 
 
 def sampled(read: Callable[[], Iterator[pa.Table]], rows: int) -> pa.Table | None:
-    """Return rows of a dataset, drawn with Data-Juicer's seed, in the order that it gives them.
+    """Rows of a dataset, drawn with Data-Juicer's seed, in the order that it gives them.
 
     The dataset is read twice: once to count it, once for the rows that are taken. Only these are
     in memory. Where more rows are wanted than there are, some are taken several times.
@@ -150,11 +150,9 @@ def sampled(read: Callable[[], Iterator[pa.Table]], rows: int) -> pa.Table | Non
         if begin < end:
             taken.append(table.take(pa.array(sorted_N[begin:end] - first)))
         first += table.num_rows
-    schema = unify([table.schema for table in taken])
-    together = pa.concat_tables([conform(table, schema) for table in taken])
     place = np.empty_like(order)
     place[order] = np.arange(rows)
-    return together.take(pa.array(place))
+    return one_table(taken).take(pa.array(place))
 
 
 def _drawn(total: int, rows: int) -> NDArray[np.int64]:
@@ -188,28 +186,18 @@ def read_batches(
     workers: int = 1,
     columns: Sequence[str] | None = None,
 ) -> Iterator[pa.Table]:
-    """Tables of a file, in order; each has its own schema.
-
-    Raises:
-        DataError: it is damaged or not of its format, or a column is nested too deeply; names the
-            line of a file of lines.
-    """
-    for table in _batches(file, block or BLOCK, rows, workers, columns):
+    """Tables of a file, in order; each has its own schema."""
+    if file.suffix == ".parquet":
+        tables = parquet.read_batches(file, rows=rows, columns=columns)
+    elif file.suffix == ".arrow":
+        tables = _arrow_batches(file, columns)
+    else:
+        tables = json_lines.batches(file, block or BLOCK, workers=workers, columns=columns)
+    for table in tables:
         for field in table.schema:
             if is_too_deep(field.type):
                 raise too_deep(field.name, str(file))
         yield table
-
-
-def _batches(
-    file: DataFile, block: int, rows: int, workers: int, columns: Sequence[str] | None
-) -> Iterator[pa.Table]:
-    if file.suffix == ".parquet":
-        yield from parquet.read_batches(file, rows=rows, columns=columns)
-    elif file.suffix == ".arrow":
-        yield from _arrow_batches(file, columns)
-    else:
-        yield from json_lines.batches(file, block, workers=workers, columns=columns)
 
 
 def _arrow_batches(file: DataFile, columns: Sequence[str] | None) -> Iterator[pa.Table]:
@@ -234,7 +222,7 @@ def _arrow_batches(file: DataFile, columns: Sequence[str] | None) -> Iterator[pa
 
 
 def column_names(file: DataFile) -> list[str]:
-    """Return the names of the columns of a file; of one of JSON lines those of its first lines."""
+    """The names of the columns of a file; of one of JSON lines those of its first lines."""
     if file.suffix == ".parquet":
         return list(parquet.read_schema(file).names)
     if file.suffix == ".arrow":
@@ -247,7 +235,7 @@ def column_names(file: DataFile) -> list[str]:
 # into a file per chunk. Either way a manifest in the folder of the source says where the cuts are.
 
 _MANIFEST = "schema.arrow"
-_ROWS, _RANGES, _FILES = b"rows", b"ranges", b"files"
+_ROWS, _RANGES, _FILES, _OF = b"rows", b"ranges", b"files", b"of"
 
 
 class InFiles(NamedTuple):
@@ -258,7 +246,7 @@ class InFiles(NamedTuple):
     selection: Selection  # the columns that are read, under the names that they get
 
     def read(self, chunk: int, schema: pa.Schema) -> pa.Table:
-        """Return some columns of a chunk."""
+        """Some columns of a chunk."""
         tables = []
         for part in self.ranges[chunk]:
             file = self.files[part.file]
@@ -281,23 +269,17 @@ class Source(NamedTuple):
     files: tuple[tuple[str, int], ...] = ()
 
     def first_row(self, chunk: int) -> int:
-        """Return the number, from 0, of the first row of a chunk."""
+        """The number, from 0, of the first row of a chunk."""
         return sum(self.rows[:chunk])
 
     def place(self, row: int) -> str:
-        """What to call a row, given its number from 0: with several files, `row 3 of b.jsonl`."""
-        if len(self.files) > 1:
-            for name, rows in self.files:
-                if row < rows:
-                    return f"row {row + 1} of {name}"
-                row -= rows
-        return f"row {row + 1}"
+        """What to call a row, given its number from 0."""
+        return place_of(row, self.files)
 
     def chunk(self, index: int, columns: Iterable[str] | None = None) -> pa.Table:
-        """Return one chunk, its columns brought to the common schema.
+        """One chunk, its columns brought to the common schema.
 
         Raises:
-            DataError: a Parquet file has changed since the dataset was opened.
             DamagedError: the file of a chunk is damaged.
         """
         schema = self.schema
@@ -307,33 +289,21 @@ class Source(NamedTuple):
             return self.in_files.read(index, schema)
         return conform(read_checked(self.folder / chunk_name(index)), schema)
 
-    def columns(self, index: int) -> ChunkColumns:
-        """Return the columns of a chunk, each of which is read once it is asked for."""
-        return ChunkColumns(self, index)
+    def columns(self, index: int) -> Callable[[str], pa.ChunkedArray]:
+        """What gives a column of a chunk by name, each of which is read once it is asked for."""
+        if self.in_files is None:  # Mapped from disk: all cost no more than one.
+            whole = cache(lambda: self.chunk(index))
+            return lambda name: whole()[name]
+        return cache(lambda name: self.chunk(index, [name])[name])
 
 
-class ChunkColumns(Mapping[str, pa.ChunkedArray]):
-    """The columns of a chunk by name, each read when it is asked for."""
-
-    def __init__(self, source: Source, chunk: int) -> None:
-        self.schema, self.num_rows = source.schema, source.rows[chunk]
-        self._source, self._chunk = source, chunk
-        self._read: dict[str, pa.ChunkedArray] = {}
-
-    def __getitem__(self, name: str) -> pa.ChunkedArray:
-        if name not in self._read:
-            if self._source.in_files is None:  # Mapped from disk: all cost no more than one.
-                table = self._source.chunk(self._chunk)
-            else:
-                table = self._source.chunk(self._chunk, [name])
-            self._read.update(zip(table.column_names, table.columns, strict=True))
-        return self._read[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.schema.names)
-
-    def __len__(self) -> int:
-        return len(self.schema)
+def place_of(row: int, files: Sequence[tuple[str, int]]) -> str:
+    """What to call a row of files with so many rows: of several of them, `row 3 of b.jsonl`."""
+    for name, rows in files if len(files) > 1 else ():
+        if row < rows:
+            return f"row {row + 1} of {name}"
+        row -= rows
+    return f"row {row + 1}"
 
 
 def chunk_name(index: int) -> str:
@@ -349,51 +319,15 @@ def write_chunks(folder: AnyPath, chunks: Iterable[pa.Table], rows_of_files: Seq
         write_checked(folder / chunk_name(len(rows)), chunk)
         rows.append(chunk.num_rows)
     if rows:
-        files = json.dumps(rows_of_files)
-        _write_manifest(folder, without_marks(schema), {_ROWS: json.dumps(rows), _FILES: files})
+        _write_manifest(folder, without_marks(schema), {_ROWS: rows, _FILES: rows_of_files})
     return bool(rows)
 
 
-def write_ranges(
-    folder: AnyPath,
-    schema: pa.Schema,
-    ranges: Sequence[Sequence[RowRange]],
-    rows_of_files: Sequence[int],
-) -> None:
-    """Write the manifest of chunks that are rows of Parquet files."""
-    rows = [sum(part.rows for part in chunk) for chunk in ranges]
-    values = {_ROWS: rows, _RANGES: ranges, _FILES: rows_of_files}
-    _write_manifest(folder, schema, {key: json.dumps(value) for key, value in values.items()})
-
-
-def read_source(folder: AnyPath, files: Sequence[DataFile], selection: Selection) -> Source | None:
-    """Return the source of a folder; None where a file of it is missing.
-
-    Raises:
-        DamagedError: the manifest is damaged.
-    """
-    manifest = folder / _MANIFEST
-    if not manifest.exists():
-        return None
-    schema = read_checked(manifest).schema
-    rows = tuple(json.loads(schema.metadata[_ROWS]))
-    ranges = json.loads(schema.metadata.get(_RANGES, b"null"))
-    counts = json.loads(schema.metadata.get(_FILES, b"[]"))
-    names = tuple(zip(map(str, files), counts, strict=True)) if counts else ()
-    schema = schema.remove_metadata()
-    if ranges is not None:
-        of_chunks = tuple(tuple(RowRange(*part) for part in chunk) for chunk in ranges)
-        return Source(folder, rows, schema, InFiles(tuple(files), of_chunks, selection), names)
-    there = {path.name for path in folder.iterdir()}
-    # A chunk that was damaged is removed, wherever that is found: it is read again.
-    complete = all(chunk_name(chunk) in there for chunk in range(len(rows)))
-    return Source(folder, rows, schema, files=names) if complete else None
-
-
-def _write_manifest(folder: AnyPath, schema: pa.Schema, values: Mapping[bytes, str]) -> None:
+def _write_manifest(folder: AnyPath, schema: pa.Schema, values: Mapping[bytes, object]) -> None:
     # It is written last: a folder without one is incomplete. Only an Arrow file keeps a schema
     # exactly, so the manifest is one.
-    write_checked(folder / _MANIFEST, schema.with_metadata(dict(values)).empty_table())
+    metadata = {key: json.dumps(value) for key, value in values.items()}
+    write_checked(folder / _MANIFEST, schema.with_metadata(metadata).empty_table())
 
 
 # --- Open a dataset, and cut it into chunks of whole groups ---------------------------
@@ -447,7 +381,7 @@ class Dataset:
         if not isinstance(part.path, HubDataset):
             return files_of(part.path, self.spec.suffixes)
         if self.spec.cache is None:
-            raise DataError(f"{part} is no file", "download it by `rejuice download`")
+            raise DataError(f"{part} is no file", "download it by `rejuice data download`")
         return [part.path.file(self.spec.cache)]
 
     def is_small(self) -> bool:
@@ -498,38 +432,43 @@ class Dataset:
         return fingerprint(self.files, self.spec.cache, verify=self.verify)
 
     def chunks(self, cache: AnyPath, *, chunk_rows: int, group_by: GroupColumns) -> Source:
-        """Return its chunks, from the cache or cut now."""
-        selection = self.spec.selection
+        """Its chunks, from the cache or cut now."""
         folder = cache / self._folder_name(chunk_rows, group_by)
         check_own_folder(folder)
-        found = read_source(folder, self.files, selection)
+        found = self.chunks_in(folder)
         if found is None:
             self._check_selection()
             self._cut(folder, chunk_rows, group_by)
-            found = read_source(folder, self.files, selection)
+            found = self.chunks_in(folder)
         assert found is not None
         return found
 
-    def chunks_of_run(
-        self, cache: AnyPath, name: str, *, chunk_rows: int, group_by: Iterable[GroupColumns]
-    ) -> Source | None:
-        """The chunks that a run has read; None where they are gone, or are not of this dataset.
+    def chunks_in(self, folder: AnyPath) -> Source | None:
+        """The chunks of a folder; None where one is missing, or they are not of this dataset.
 
-        Args:
-            cache: the folder in which the folder of chunks is.
-            name: of that folder.
-            chunk_rows: as the run was given.
-            group_by: what `chunks` may have been given. Where none of it gives the folder, only
-                chunks that were parsed into files of their own are those that the run read.
+        Raises:
+            DamagedError: the manifest is damaged.
         """
-        found = read_source(cache / name, self.files, self.spec.selection)
-        if found is None or found.in_files is None:
-            return found
-        same = any(self._folder_name(chunk_rows, each) == name for each in group_by)
-        return found if same else None
+        manifest = folder / _MANIFEST
+        if not manifest.exists():
+            return None
+        schema = read_checked(manifest).schema
+        known = {key: json.loads(value) for key, value in schema.metadata.items()}
+        rows, schema = tuple(known[_ROWS]), schema.remove_metadata()
+        counts = known[_FILES]
+        names = tuple(zip(map(str, self.files), counts, strict=True)) if counts else ()
+        if _RANGES in known:
+            ranges = tuple(tuple(RowRange(*part) for part in chunk) for chunk in known[_RANGES])
+            in_files = InFiles(tuple(self.files), ranges, self.spec.selection)
+            same = known[_OF] == self.fingerprint
+            return Source(folder, rows, schema, in_files, names) if same else None
+        there = {path.name for path in folder.iterdir()}
+        # A chunk that was damaged is removed, wherever that is found: it is read again.
+        complete = all(chunk_name(chunk) in there for chunk in range(len(rows)))
+        return Source(folder, rows, schema, files=names) if complete else None
 
     def _folder_name(self, chunk_rows: int, group_by: GroupColumns) -> str:
-        """Return the name of the folder of chunks, by all that decides what is in it."""
+        """The name of the folder of chunks, by all that decides what is in it."""
         rows = self._rows_of_parts
         columns = sorted(group_by, key=tuple)
         made_of = [FORMAT, self.fingerprint, chunk_rows, columns, self.spec.selection]
@@ -537,13 +476,13 @@ class Dataset:
         return f"source-{xxhash.xxh3_64_hexdigest(json.dumps(made_of).encode())}"
 
     def table(self) -> pa.Table:
-        """Return all its rows, in memory."""
+        """All its rows, in memory."""
         self._check_selection()
         tables = list(self._all_batches())
         if not any(table.num_rows for table in tables):
             raise _empty(self.files)
-        schema = without_marks(unify([table.schema for table in tables]))
-        return pa.concat_tables([conform(table, schema) for table in tables])
+        table = one_table(tables)
+        return conform(table, without_marks(table.schema))
 
     @cached_property
     def _rows_of_parts(self) -> list[int] | None:
@@ -558,12 +497,11 @@ class Dataset:
             wanted = dict.fromkeys(chain.from_iterable(parquet.lists_of(group_by)))
             names = [name for name in wanted if name in self.schema.names]
             of_groups = self._columns(names) if names else None
-            bounds = parquet.bounds_of_chunks(
-                layout, of_groups, chunk_rows=chunk_rows, group_by=group_by
-            )
-            if layout.is_read_in_place(bounds):
+            if ranges := layout.chunks(of_groups, chunk_rows, group_by):
                 rows_of_files = np.diff(layout.first_rows).tolist()
-                write_ranges(folder, self.schema, layout.ranges(bounds), rows_of_files)
+                rows = [sum(part.rows for part in chunk) for chunk in ranges]
+                values = {_ROWS: rows, _RANGES: ranges, _FILES: rows_of_files}
+                _write_manifest(folder, self.schema, {**values, _OF: self.fingerprint})
                 return
         rows_of_files = []
         chunks = chunked(self._all_batches(rows_of_files), chunk_rows, group_by)
@@ -604,7 +542,7 @@ class Dataset:
         return read_batches(file, workers=self.workers, columns=columns)
 
     def _first_batch(self, file: DataFile) -> Iterator[pa.Table]:
-        """Return the first table of a file; nothing where it has no rows."""
+        """The first table of a file; nothing where it has no rows."""
         columns = self.spec.selection.columns
         return islice(read_batches(file, block=_FIRST_BYTES, rows=_FIRST_ROWS, columns=columns), 1)
 
@@ -639,13 +577,6 @@ class Dataset:
         if missing:
             names = {name for file in self.files for name in column_names(file)}
             raise not_there(missing[0], names, self.spec)
-
-
-def prepare(
-    dataset: AnyPath | DatasetSpec, cache: AnyPath, *, chunk_rows: int, group_by: GroupColumns
-) -> Source:
-    """`Dataset(…).chunks(…)`, for those who ask nothing else of the dataset."""
-    return Dataset(dataset).chunks(cache, chunk_rows=chunk_rows, group_by=group_by)
 
 
 def read_all(dataset: AnyPath | DatasetSpec) -> pa.Table:

@@ -28,8 +28,7 @@ from pydantic import BeforeValidator, PlainSerializer, SerializationInfo, WithJs
 
 from ...operators import DataError, RecipeError
 
-# --- Store answers --------------------------------------------------------------------
-# What an error of Arrow with a file in an object store means: its text has the store's answer.
+# --- What an error of Arrow with a file in a store means: its text has the store's answer ---
 
 _AWS = re.compile(
     r"AWS Error (?P<code>\w+)(?: \(HTTP status \d+\))? during \w+ operation: "
@@ -43,40 +42,54 @@ _REFUSED = {
     "SIGNATURE_DOES_NOT_MATCH": "the keys are not valid",
     "UNAUTHENTICATED": "the keys are not valid",
 }
-"""What a store answers to the wrong keys."""
+_OTHER_PATH = "create it, or give another path"
 
 
 def is_of_store(error: OSError) -> bool:
-    """Return whether an error that Arrow raises is a store's answer, or that there was none."""
-    message = one_line(error)
+    """Whether an error that Arrow raises is a store's answer, or that there was none."""
+    message = _one_line(error)
     return bool(_AWS.search(message) or _GOOGLE.search(message))
 
 
-def is_missing_bucket(error: OSError) -> bool:
-    """Return whether the store has no such bucket."""
-    return _code(one_line(error)) == "NO_SUCH_BUCKET"
+@contextmanager
+def store_errors(path: RemotePath, done: str, *, content: bool = False) -> Iterator[None]:
+    """Report what a store answers in one line; a file that is not there stays an OSError.
+
+    Args:
+        path: of the file or folder.
+        done: what is being done with it, such as `read`.
+        content: whether errors may also be about what is in the file; these stay as they are.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (OSError, NotImplementedError, ValueError) as error:
+        if content and not (isinstance(error, OSError) and is_of_store(error)):
+            raise
+        raise _store_error(path, done, error) from None
 
 
-def meaning_of(error: OSError) -> tuple[str, str]:
-    """Return what the store found wrong, and what to do about it, which may be empty."""
-    message = one_line(error)
-    code, aws = _code(message), _AWS.search(message)
+def _store_error(path: RemotePath, done: str, error: Exception) -> DataError:
+    message = _one_line(error)
+    aws = _AWS.search(message)
+    found = aws or _GOOGLE.search(message)
+    code = found["code"] if found else ""
+    if code == "NO_SUCH_BUCKET":
+        return path.no_bucket(done)
     if code in _REFUSED:
         keys = "AWS_ACCESS_KEY_ID" if aws else "GOOGLE_APPLICATION_CREDENTIALS"
-        return _REFUSED[code], f"check the keys, such as {keys}, and what they may do"
-    if code in ("NETWORK_CONNECTION", "UNAVAILABLE"):
-        return "the store cannot be reached", "check the network and the endpoint"
-    return (aws["text"] or code if aws else message), ""
+        message, right = _REFUSED[code], f"check the keys, such as {keys}, and what they may do"
+    elif code in ("NETWORK_CONNECTION", "UNAVAILABLE"):
+        message, right = "the store cannot be reached", "check the network and the endpoint"
+    else:  # Not an OSError: such as of a list of the hub's datasets.
+        message = aws["text"] or code if aws else message
+        right = "" if isinstance(error, OSError) else _OTHER_PATH
+    return DataError(f"{path} cannot be {done}: {message}", right)
 
 
-def one_line(error: Exception) -> str:
-    """Return its text without line breaks."""
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
-
-
-def _code(message: str) -> str:
-    found = _AWS.search(message) or _GOOGLE.search(message)
-    return found["code"] if found else ""
 
 
 # --- Remote ---------------------------------------------------------------------------
@@ -84,17 +97,14 @@ def _code(message: str) -> str:
 _URI = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<key>[^?]*)(?:\?(?P<query>.*))?", re.DOTALL)
 _CREDENTIALS = frozenset({"access_key", "secret_key", "session_token", "account_key", "sas_token"})
 """Options of Arrow's clients."""
-_OTHER_PATH = "create it, or give another path"
 _GOOGLE_SCHEMES = ("gs", "gcs")
 _GCS_RETRIES = "retry_limit_seconds=60"
-_READS = 3
-"""Attempts to read a file that others remove and write again."""
 _ATTEMPTS = 5
 """Most attempts for one request to S3; the client waits longer between them each time."""
 
 
 class Stat(NamedTuple):
-    """What a store knows of a file."""
+    """What a store knows of a file, under the names of `os.stat`."""
 
     st_size: int  # in bytes
     st_mtime_ns: int  # when it was last written, in nanoseconds since 1970; 0: unknown
@@ -102,7 +112,7 @@ class Stat(NamedTuple):
 
 @dataclass(frozen=True, order=True)
 class RemotePath:
-    """A file or a folder in an object store.
+    """A file or a folder in an object store, with the methods of `pathlib.Path`.
 
     A folder is the beginning of its files' keys: it exists while there is a file in it. A file
     appears whole, when all of it is written. There is no renaming, no link and no lock.
@@ -124,6 +134,8 @@ class RemotePath:
         query = f"?{self.query}" if self.query else ""
         return f"{self.scheme}://{self.key}{query}"
 
+    # Names
+
     def __truediv__(self, name: str | PurePosixPath) -> RemotePath:
         return replace(self, key=f"{self.key}/{name}")
 
@@ -133,23 +145,15 @@ class RemotePath:
 
     @property
     def name(self) -> str:
-        """The last part of the key."""
         return self._pure.name
 
     @property
     def stem(self) -> str:
-        """The name without its suffix."""
         return self._pure.stem
 
     @property
     def suffix(self) -> str:
-        """The end of the name from its last dot on."""
         return self._pure.suffix
-
-    @property
-    def suffixes(self) -> list[str]:
-        """All ends of the name that begin with a dot."""
-        return self._pure.suffixes
 
     @property
     def parent(self) -> RemotePath:
@@ -158,54 +162,46 @@ class RemotePath:
 
     @property
     def parents(self) -> tuple[RemotePath, ...]:
-        """The folders that it is in, the nearest first, up to the bucket."""
         return tuple(replace(self, key=str(each)) for each in self._pure.parents[:-1])
 
     def with_name(self, name: str) -> RemotePath:
-        """Another file of the same folder."""
         return self.parent / name
 
     def with_suffix(self, suffix: str) -> RemotePath:
-        """Return the file with another suffix."""
         return replace(self, key=str(self._pure.with_suffix(suffix)))
 
+    def relative_to(self, other: RemotePath) -> PurePosixPath:
+        return self._pure.relative_to(other.key)
+
     def resolve(self) -> RemotePath:
-        """Itself: there are no links."""
         return self
 
     absolute = resolve
 
-    def mkdir(self, *, parents: bool = False, exist_ok: bool = False) -> None:
-        """Nothing: a folder is there as soon as a file is in it."""
+    # What is there
 
     def exists(self) -> bool:
-        """Return whether there is a file or a folder."""
         return self._kind() != "NotFound"
 
     def is_file(self) -> bool:
-        """Return whether it is a file."""
         return self._kind() == "File"
 
     def is_dir(self) -> bool:
-        """Return whether it is a folder."""
         return self._kind() == "Directory"
 
     def stat(self) -> Stat:
-        """Size and time of a file.
-
-        Raises:
-            FileNotFoundError: there is none.
-        """
         info = self._info()
         if info.type.name != "File":
             raise FileNotFoundError(f"{self} does not exist")
         return Stat(info.size, info.mtime_ns or 0)
 
     def iterdir(self) -> Iterator[RemotePath]:
-        """Return what is in the folder; nothing where there is none."""
         return (self / name for name in self.listing())
 
-    def listing(self) -> dict[str, bool]:
+    def glob(self, pattern: str) -> Iterator[RemotePath]:
+        return (path for path in self.iterdir() if fnmatchcase(path.name, pattern))
+
+    def listing(self, *, only_files: bool = False) -> dict[str, bool]:
         """The names of what is in the folder, and whether each is a folder; one request for many.
 
         Nothing where there is no such folder.
@@ -213,7 +209,7 @@ class RemotePath:
         from pyarrow.fs import FileSelector
 
         # Of Google's store, Arrow lists only files: folders are in the paths of what is in them.
-        deep = self._is_of_google
+        deep = self._is_of_google and not only_files
         with store_errors(self, "listed"):
             selector = FileSelector(self._place, allow_not_found=True, recursive=deep)
             found = self.filesystem.get_file_info(selector)
@@ -221,94 +217,56 @@ class RemotePath:
         for each in found:
             name, below, _ = each.path.removeprefix(f"{self._place}/").partition("/")
             kinds[name] = bool(below) or each.type.name == "Directory"
-        return kinds
+        return {name: below for name, below in kinds.items() if not (below and only_files)}
 
-    def file_names(self) -> list[str]:
-        """The names of the files in the folder, not of its folders; in any store, in one request
-        for many."""
-        from pyarrow.fs import FileSelector
+    def check_bucket(self) -> None:
+        """Check that the bucket is there: a store answers "not found" for a file in either case."""
+        if not replace(self, key=self._bucket).exists():
+            raise self.no_bucket("read")
 
-        with store_errors(self, "listed"):
-            found = self.filesystem.get_file_info(FileSelector(self._place, allow_not_found=True))
-        return [each.base_name for each in found if each.is_file]
-
-    def glob(self, pattern: str) -> Iterator[RemotePath]:
-        """Return what in the folder has a name that fits the pattern, see `fnmatch`."""
-        return (path for path in self.iterdir() if fnmatchcase(path.name, pattern))
+    # Reading and writing
 
     def open_input(self) -> Any:
-        """Return the file, to be read from any place: a pyarrow file.
-
-        Raises:
-            FileNotFoundError: there is none.
-        """
+        """The file, to be read from any place: a pyarrow file."""
         with store_errors(self, "read"):
             return self.filesystem.open_input_file(self._place)
 
     def read_bytes(self) -> bytes:
-        """Return all of a file; raises FileNotFoundError."""
-        try:
-            return self._content()
-        except ValueError:  # Of Google's store: it was replaced between opening and reading it.
-            return self._content()
-
-    def read_if_there(self) -> bytes | None:
-        """Return all of a file; None: there is none, or it was removed while it was read."""
-        for left in reversed(range(_READS)):
+        with store_errors(self, "read"):
             try:
-                return self.read_bytes()
-            except FileNotFoundError:
-                return None
-            except DataError:  # Perhaps it was removed between the two requests that a read takes,
-                if not self.exists():
-                    return None
-                if not left:  # and perhaps written again since.
-                    raise
-        return None
-
-    def _content(self) -> bytes:
-        with store_errors(self, "read"), self.filesystem.open_input_file(self._place) as file:
-            return bytes(file.readall())
-
-    def blocks(self, size: int) -> Iterator[bytes]:
-        """Yield all of a file, at most so many bytes at a time; raises FileNotFoundError."""
-        with store_errors(self, "read"), self.filesystem.open_input_file(self._place) as file:
-            while block := bytes(file.read(size)):
-                yield block
+                with self.filesystem.open_input_file(self._place) as file:
+                    return bytes(file.readall())
+            except ValueError:  # Of Google's store: it was replaced between opening and reading it.
+                with self.filesystem.open_input_file(self._place) as file:
+                    return bytes(file.readall())
 
     def read_text(self, encoding: str = "utf-8") -> str:
-        """Return all of a file; raises FileNotFoundError."""
         return self.read_bytes().decode(encoding)
 
     def write_bytes(self, data: bytes | pa.Buffer) -> None:
-        """Write a file, which appears when all of it is there."""
         try:
-            with store_errors(self, "written"), self._output() as file:
+            # Else Arrow compresses once more what is written to `a.jsonl.gz`.
+            with (
+                store_errors(self, "written"),
+                self.filesystem.open_output_stream(self._place, compression=None) as file,
+            ):
                 file.write(data)
         except FileNotFoundError:  # Nothing else can be missing; S3 says so.
             raise self.no_bucket("written") from None
 
     def write_text(self, text: str, encoding: str = "utf-8") -> None:
-        """Write a file, which appears when all of it is there."""
         self.write_bytes(text.encode(encoding))
 
+    def mkdir(self, *, parents: bool = False, exist_ok: bool = False) -> None:
+        """Nothing: a folder is there as soon as a file is in it."""
+
     def unlink(self, missing_ok: bool = False) -> None:
-        """Remove a file; raises FileNotFoundError unless `missing_ok`."""
         try:
             with store_errors(self, "removed"):
                 self.filesystem.delete_file(self._place)
         except FileNotFoundError:
             if not missing_ok:
                 raise
-
-    def check_bucket(self) -> None:
-        """Check that the bucket is there: a store answers "not found" for a file in either case.
-
-        Raises:
-            DataError: it is not.
-        """
-        if not replace(self, key=self._bucket).exists():
-            raise self.no_bucket("read")
 
     def remove_folder(self) -> None:
         """Remove all that is in a folder; nothing where there is none."""
@@ -325,6 +283,11 @@ class RemotePath:
         """The `pyarrow.fs` file system in which the path is."""
         return _filesystem(self.scheme, self._bucket, self.query)
 
+    def no_bucket(self, done: str) -> DataError:
+        """The error where what was to be `done` needs a bucket that is not there."""
+        bucket = self._bucket.rpartition("@")[2]
+        return DataError(f"{self} cannot be {done}: there is no bucket '{bucket}'", _OTHER_PATH)
+
     @property
     def _is_of_google(self) -> bool:
         return self.scheme in _GOOGLE_SCHEMES
@@ -339,15 +302,6 @@ class RemotePath:
         """The key as the file system takes it: without a user."""
         return self.key.removeprefix(self._bucket.rpartition("@")[0]).removeprefix("@")
 
-    def no_bucket(self, done: str) -> DataError:
-        """Return the error where what was to be `done` needs a bucket that is not there."""
-        bucket = self._bucket.rpartition("@")[2]
-        return DataError(f"{self} cannot be {done}: there is no bucket '{bucket}'", _OTHER_PATH)
-
-    def _output(self) -> Any:
-        # Else Arrow compresses once more what is written to `a.jsonl.gz`.
-        return self.filesystem.open_output_stream(self._place, compression=None)
-
     def _kind(self) -> str:
         return str(self._info().type.name)
 
@@ -360,7 +314,7 @@ AnyPath: TypeAlias = Path | RemotePath
 
 
 def to_path(text: str | AnyPath) -> AnyPath:
-    """Return a path on disk, or in an object store where it begins with `SCHEME://`.
+    """A path on disk, or in an object store where it begins with `SCHEME://`.
 
     Example:
         >>> to_path("s3://rollouts/run/curated.parquet").parent / "curated.run"
@@ -378,11 +332,7 @@ def to_path(text: str | AnyPath) -> AnyPath:
 
 
 def _refuse_credentials(found: re.Match[str]) -> None:
-    """Pass an address without a password or a key: addresses are in logs, reports and caches.
-
-    Raises:
-        RecipeError: it has one.
-    """
+    """Pass an address without a password or a key: addresses are in logs, reports and caches."""
     user, at, bucket = found["key"].partition("/")[0].rpartition("@")
     named = _CREDENTIALS.intersection(parse_qs(found["query"] or ""))
     if (at and ":" in user) or named:
@@ -420,7 +370,7 @@ def _filesystem(scheme: str, bucket: str, query: str) -> Any:
         try:
             return fs.FileSystem.from_uri(uri)[0]
         except (ValueError, ImportError, OSError) as error:
-            found = f"{scheme}://{bucket} cannot be opened: {one_line(error)}"
+            found = f"{scheme}://{bucket} cannot be opened: {_one_line(error)}"
             raise DataError(found, "give a path on disk, or s3://BUCKET/...") from None
     options = {name: values[-1] for name, values in parse_qs(query).items()}
     environment = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
@@ -430,37 +380,6 @@ def _filesystem(scheme: str, bucket: str, query: str) -> Any:
     return fs.S3FileSystem(
         endpoint_override=endpoint, retry_strategy=retries, allow_delayed_open=True, **options
     )
-
-
-@contextmanager
-def store_errors(path: RemotePath, done: str) -> Iterator[None]:
-    """Report what a store answers in one line; a file that is not there stays an OSError."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise _store_error(path, done, error) from None
-    except (NotImplementedError, ValueError) as error:  # Such as of a list of the hub's datasets.
-        raise DataError(f"{path} cannot be {done}: {error}", _OTHER_PATH) from None
-
-
-@contextmanager
-def errors_of_store_alone(path: RemotePath, done: str) -> Iterator[None]:
-    """The same while a file is open; errors that Arrow has with its content stay as they are."""
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, FileNotFoundError) or not is_of_store(error):
-            raise
-        raise _store_error(path, done, error) from None
-
-
-def _store_error(path: RemotePath, done: str, error: OSError) -> DataError:
-    if is_missing_bucket(error):
-        return path.no_bucket(done)
-    found, right = meaning_of(error)
-    return DataError(f"{path} cannot be {done}: {found}", right)
 
 
 # --- Lease ----------------------------------------------------------------------------
@@ -488,9 +407,6 @@ def leased(path: RemotePath, is_taken: Callable[[], object] = lambda: None) -> I
 
     Yields:
         The claim. Once it does not exist any more, the lease is lost.
-
-    Raises:
-        DataError: the store refuses something.
     """
     claim = path.with_name(f"{path.name}-{uuid.uuid4().hex}")
     try:
@@ -523,7 +439,7 @@ def _acquire(claim: RemotePath, path: RemotePath, is_taken: Callable[[], object]
 
 
 def _others(claim: RemotePath, path: RemotePath) -> list[RemotePath]:
-    names = path.parent.file_names()
+    names = path.parent.listing(only_files=True)
     claims = (path.with_name(name) for name in names if name.startswith(f"{path.name}-"))
     return [each for each in claims if each != claim]
 
@@ -532,10 +448,10 @@ def _at_work(claims: list[RemotePath], seen: dict[RemotePath, tuple[str, float]]
     """Whether a process that has the lease is at work; what is left of killed ones is removed."""
     at_work, now = False, time.monotonic()
     for claim in claims:
-        content = claim.read_if_there()
-        if content is None:
+        try:
+            text = claim.read_bytes().decode("utf-8", "replace")
+        except (FileNotFoundError, DataError):  # It is removed meanwhile, perhaps during the read.
             continue
-        text = content.decode("utf-8", "replace")
         before, since = seen.setdefault(claim, (text, now))
         if text != before:
             seen[claim] = text, now

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from fnmatch import fnmatchcase
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, urlencode
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 import xxhash
 
 from ...operators import DataError
-from ...operators.columns import beginnings, column_of, find_path, is_list
+from ...operators.columns import beginnings, column_of, find_path
 from ...operators.errors import needs, shown, suggest
 from ...operators.json_text import parse_json
 from .files import (
@@ -60,13 +61,15 @@ class Selection(NamedTuple):
         )
 
     def of(self, table: pa.Table, suffix: str) -> pa.Table:
-        """Return the selected columns of a table of a file, those of them that it has."""
+        """The selected columns of a table of a file, those of them that it has."""
         if self.names is not None:
             found = {}
             for path, name in self.names:
                 values = find_path(table, path)
-                if values is not None:
-                    found[_field_at(table.schema, path).with_name(name)] = values
+                if path in table.column_names:
+                    found[table.schema.field(path).with_name(name)] = values
+                elif values is not None:
+                    found[pa.field(name, values.type)] = values
             if found:
                 table = pa.table(list(found.values()), schema=pa.schema(list(found)))
             else:  # A table without columns would have no rows.
@@ -76,45 +79,28 @@ class Selection(NamedTuple):
         return table
 
     def schema(self, schema: pa.Schema, suffix: str) -> pa.Schema:
-        """Return the schema of the selected columns of a file, given its own."""
+        """The schema of the selected columns of a file, given its own."""
         return self.of(schema.empty_table(), suffix).schema if len(schema) else schema
 
     def renamed(self, names: Iterable[str]) -> list[str]:
-        """Return what columns of the files are called, those of them that are selected."""
+        """What columns of the files are called, those of them that are selected."""
         if self.names is None:
             return list(names)
         new = dict(self.names)
         return [new[name] for name in names if name in new]
 
     def missing(self, table: pa.Table) -> list[str]:
-        """Return the selected columns, as files call them, that a table of a file lacks."""
+        """The selected columns, as files call them, that a table of a file lacks."""
         return [path for path, _ in self.names or () if find_path(table, path) is None]
 
 
 def not_there(path: str, columns: Collection[str], dataset: object) -> DataError:
-    """Return the error for a selected column that is in no file."""
+    """The error for a selected column that is in no file."""
     right = suggest(path, columns) or f"there are: {', '.join(sorted(columns))}"
     column = column_of(path, columns)
     if column is not None:
         right = f"name a field of column '{column}'"
     return DataError(f"{dataset} has no column '{path}', which `columns` selects", right)
-
-
-def _field_at(fields: Iterable[pa.Field], path: str) -> pa.Field:
-    """Return the field of a schema at a path that it has, with its metadata."""
-    there = {field.name: field for field in fields}
-    name = column_of(path, there)
-    assert name is not None
-    return _within(there[name], path[len(name) + 1 :])
-
-
-def _within(field: pa.Field, path: str) -> pa.Field:
-    kind = field.type
-    if not path or pa.types.is_null(kind):
-        return field
-    if is_list(kind):
-        return pa.field(field.name, pa.list_(_within(kind.value_field, path)))
-    return _field_at(kind, path)
 
 
 # --- Patterns such as `data/**/*.parquet`: which files they match, also in object stores ---
@@ -130,27 +116,13 @@ _Parts: TypeAlias = tuple[str, ...]
 """The parts of a pattern that are still to be matched, one for each name of a path."""
 
 
-class _InFolder(NamedTuple):
-    """What is in a folder; a link to nothing is a file, which whoever reads it finds missing."""
-
-    name: str
-    is_file: bool
-    is_folder: bool
-    is_link: bool = False
-
-
 def is_pattern(path: AnyPath) -> bool:
-    """Return whether a path has wildcards; one that exists under that very name has none."""
+    """Whether a path has wildcards; one that exists under that very name has none."""
     return _has_wildcards(path) and not path.exists()
 
 
-def is_broken(path: Path) -> bool:
-    """Return whether a path is a link to what does not exist."""
-    return path.is_symlink() and not path.exists()
-
-
 def folder_of(pattern: AnyPath) -> AnyPath:
-    """Return the folder that is searched: the part of a pattern before its first wildcard."""
+    """The folder that is searched: the part of a pattern before its first wildcard."""
     above = pattern
     while _has_wildcards(above) and above.parent != above:  # Of a bucket it is itself.
         above = above.parent
@@ -158,12 +130,9 @@ def folder_of(pattern: AnyPath) -> AnyPath:
 
 
 def files_that_match(pattern: AnyPath) -> Iterator[AnyPath]:
-    """Return the files that match a pattern, in no order. Each folder is listed once.
+    """The files that match a pattern, in no order. Each folder is listed once.
 
     `**` is any number of folders; it follows no links. At the end of a pattern it is all files.
-
-    Raises:
-        DataError: a folder cannot be listed, or is the export of a run that has not ended.
     """
     above = folder_of(pattern)
     check_finished(above)
@@ -183,17 +152,49 @@ def is_matched(file: AnyPath, pattern: AnyPath) -> bool:
 
 def _search(folder: AnyPath, left: Collection[_Parts]) -> Iterator[AnyPath]:
     """Yield the files of a folder that match what is left of a pattern there."""
-    for entry in _entries(folder, left):
-        below = _after(left, entry.name, linked=entry.is_link)
-        if entry.is_file and () in below:
-            yield folder / entry.name
+    kinds = _listed(folder)
+    for export in exports_in_parts(folder, kinds):
+        if any(_after(left, export.name)):
+            check_finished(export)
+    for name, kind in kinds.items():
+        below = _after(left, name, linked=kind == "link")
+        if kind == "file" and () in below:
+            yield folder / name
         further = set(filter(None, below))
-        if entry.is_folder and further:
-            yield from _search(folder / entry.name, further)
+        if kind in ("folder", "link") and further:
+            yield from _search(folder / name, further)
+
+
+def _listed(folder: AnyPath) -> dict[str, str]:
+    """What is in a folder: `file`, `folder` or `link` to one, by name.
+
+    A link to nothing is a file, which whoever reads it finds missing.
+    """
+    if isinstance(folder, RemotePath):
+        return {name: "folder" if below else "file" for name, below in folder.listing().items()}
+    try:
+        with os.scandir(folder) as found:
+            return {each.name: _kind(each) for each in found}
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise DataError(
+            f"{folder} cannot be listed: {error.strerror}",
+            "make it readable, or give a pattern that does not search it",
+        ) from None
+
+
+def _kind(found: os.DirEntry[str]) -> str:
+    with suppress(OSError):  # A link to itself, or to where nothing may be looked up.
+        if found.is_dir():
+            return "link" if found.is_symlink() else "folder"
+        if found.is_file() or (found.is_symlink() and not Path(found).exists()):
+            return "file"
+    return "other"
 
 
 def _after(left: Collection[_Parts], name: str, *, linked: bool = False) -> set[_Parts]:
-    """Return what is left of a pattern below a file or folder of that name; of all of it, `()`."""
+    """What is left of a pattern below a file or folder of that name; of all of it, `()`."""
     found, waiting = set[_Parts](), list(left)
     while waiting:
         parts = waiting.pop()
@@ -216,55 +217,7 @@ def _fits(name: str, part: str) -> bool:
     return fnmatchcase(name, part)
 
 
-def _entries(folder: AnyPath, left: Collection[_Parts]) -> list[_InFolder]:
-    """What is in a folder, as far as it may match; checks that exports there are finished."""
-    names = {parts[0] for parts in left if parts}
-    if all(_WILD.isdisjoint(name) for name in names):  # It need not be listed.
-        found = [_entry(folder / name) for name in names]
-        exports = [folder / entry.name for entry in found if not entry.is_file]
-    else:
-        found = _listed(folder)
-        exports = list(exports_in_parts(folder, (entry.name for entry in found)))
-    for export in exports:
-        if any(_after(left, export.name)):
-            check_finished(export)
-    return found
-
-
-def _entry(path: AnyPath) -> _InFolder:
-    is_file = path.is_file() or (isinstance(path, Path) and is_broken(path))
-    return _InFolder(path.name, is_file, not is_file and path.is_dir())
-
-
-def _listed(folder: AnyPath) -> list[_InFolder]:
-    if isinstance(folder, RemotePath):
-        return [_InFolder(name, not below, below) for name, below in folder.listing().items()]
-    try:
-        with os.scandir(folder) as found:
-            return list(map(_entry_on_disk, found))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise DataError(
-            f"{folder} cannot be listed: {error.strerror}",
-            "make it readable, or give a pattern that does not search it",
-        ) from None
-
-
-def _entry_on_disk(found: os.DirEntry[str]) -> _InFolder:
-    try:
-        is_file, is_folder, is_link = found.is_file(), found.is_dir(), found.is_symlink()
-        is_file = is_file or (is_link and not is_folder and is_broken(Path(found)))
-        return _InFolder(found.name, is_file, is_folder, is_link)
-    except OSError:  # A link to itself, or to where nothing may be looked up.
-        return _InFolder(found.name, is_file=False, is_folder=False)
-
-
-def _names(path: AnyPath, above: AnyPath) -> _Parts:
-    if isinstance(path, RemotePath):
-        assert isinstance(above, RemotePath)
-        return PurePosixPath(path.key).relative_to(above.key).parts
-    assert isinstance(above, Path)
+def _names(path: AnyPath, above: Any) -> _Parts:
     return path.relative_to(above).parts
 
 
@@ -308,7 +261,7 @@ class DatasetSpec:
 
     @classmethod
     def of(cls, dataset: AnyPath | DatasetSpec) -> DatasetSpec:
-        """Return a path, or what is a specification already."""
+        """A path, or what is a specification already."""
         return dataset if isinstance(dataset, DatasetSpec) else cls((DatasetPart(dataset),))
 
     def __str__(self) -> str:
@@ -320,11 +273,11 @@ class DatasetSpec:
         return [part.path for part in self.parts if not isinstance(part.path, HubDataset)]
 
     def exists(self) -> bool:
-        """Return whether there is something to read, as far as is known without asking the hub."""
+        """Whether there is something to read, as far as is known without asking the hub."""
         return all(_exists(path) for path in self.paths)
 
     def with_suffix(self) -> DatasetSpec:
-        """Return the same, where each row says from what kind of file it is."""
+        """The same, where each row says from what kind of file it is."""
         return replace(self, selection=self.selection._replace(with_suffix=True))
 
     def clashes(self, export: AnyPath) -> bool:
@@ -333,12 +286,9 @@ class DatasetSpec:
 
 
 def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
-    """Return the files of a file, a folder or a pattern, by name.
+    """The files of a file, a folder or a pattern, by name.
 
     A folder is not searched further down; `**` in a pattern is.
-
-    Raises:
-        DataError: nothing there, or nothing that can be read.
     """
     known = suffixes or SUFFIXES
     needed = f"one of {', '.join(known)} is needed"
@@ -346,13 +296,13 @@ def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
         matches = sorted(files_that_match(path))
         files = [file for file in matches if suffix_of(file) in known]
         if not matches:
-            _check_bucket(path)
+            _check_place(path)
             raise DataError(f"no file matches {path}", "correct the pattern in dataset_path")
         if not files:
             raise DataError(f"no file that matches {path} is a dataset file", needed)
-        return _checked_links(files)
+        return files
     if not path.exists():
-        _check_bucket(path)
+        _check_place(path)
         check_finished(path)
         raise DataError(f"{path} does not exist", "set dataset_path to a file or a folder of files")
     if path.is_dir():
@@ -366,25 +316,16 @@ def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
         files = sorted(file for file in inside if suffix_of(file) in known)
         if not files:
             raise DataError(f"{path} holds no dataset file", needed)
-        return _checked_links(files)
+        return files
     if suffix_of(path) not in known:
         needed = _convert(path) if path.suffix.lower() == ".csv" else needed
         raise DataError(f"{path} is not a dataset file", needed)
     return [path]
 
 
-def _checked_links(files: list[AnyPath]) -> list[AnyPath]:
-    """Return the files.
-
-    Raises:
-        DataError: one is a link to nothing.
-    """
-    for file in files:
-        if isinstance(file, Path) and is_broken(file):
-            raise DataError(
-                f"{file} is a link to a file that does not exist", "restore or remove it"
-            )
-    return files
+def _check_place(path: AnyPath) -> None:
+    if isinstance(path, RemotePath):
+        path.check_bucket()
 
 
 def _saved(folder: AnyPath) -> list[AnyPath]:
@@ -419,17 +360,8 @@ def _convert(path: AnyPath) -> str:
     return f"convert it: `python -c '{code}'`"
 
 
-def _check_bucket(path: AnyPath) -> None:
-    if isinstance(path, RemotePath):
-        path.check_bucket()
-
-
 def check_unique(found: Sequence[tuple[object, AnyPath]]) -> None:
-    """Check that no file is in two parts, so that no row is read twice by mistake.
-
-    Raises:
-        DataError: one is.
-    """
+    """Check that no file is in two parts, so that no row is read twice by mistake."""
     parts: dict[AnyPath, object] = {}
     for part, file in found:
         same = file.resolve()
@@ -478,7 +410,7 @@ class HubDataset:
 
     @classmethod
     def parse(cls, text: str) -> HubDataset:
-        """Return the dataset of `hf://datasets/openai/gsm8k?config=main&split=train`.
+        """The dataset of `hf://datasets/openai/gsm8k?config=main&split=train`.
 
         Raises:
             ValueError: it is none, or has an unknown option.
@@ -497,11 +429,7 @@ class HubDataset:
         return cls(name, **options)
 
     def file(self, cache: AnyPath) -> AnyPath:
-        """Return the Parquet file of its rows, which is downloaded where it is missing.
-
-        Raises:
-            DataError: it cannot be downloaded.
-        """
+        """The Parquet file of its rows, which is downloaded where it is missing."""
         key = xxhash.xxh3_64_hexdigest(json.dumps(asdict(self)).encode())
         path = cache / f"hub-{key}.parquet"
         if not path.exists():
@@ -514,10 +442,6 @@ def download(dataset: HubDataset, path: AnyPath) -> int:
 
     Returns:
         The number of rows.
-
-    Raises:
-        DataError: there is no such dataset, configuration or split, its files cannot be read, or
-            the format is unknown.
     """
     if path.suffix not in (".parquet", ".jsonl"):
         raise DataError(f"{path} has no known format", "end it in .parquet or .jsonl")

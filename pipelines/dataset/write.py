@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -31,7 +31,6 @@ from .files import (
     is_folder,
     is_part,
     open_input,
-    read_arrow,
     read_file,
     run_folder,
     write_file,
@@ -62,13 +61,13 @@ HASHES = ("__dj__hash", "__dj__minhash", "__dj__simhash", "__dj__imagehash", "__
 
 
 def exported(names: Iterable[str], *, keep_stats: bool, keep_hashes: bool) -> list[str]:
-    """Return those of some columns that an export has, in their order."""
+    """Those of some columns that an export has, in their order."""
     dropped = {*(() if keep_stats else KINDS), *(() if keep_hashes else HASHES)}
     return [name for name in names if name not in dropped]
 
 
 def filled(table: pa.Table) -> pa.Table:
-    """Return the table with no statistics and no tags where it has a null instead of them.
+    """The table with no statistics and no tags where it has a null instead of them.
 
     Rows that a later step adds have none yet, and some operators look into all of them.
     """
@@ -89,13 +88,11 @@ def filled(table: pa.Table) -> pa.Table:
 
 
 def with_column(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """Return the table with a column in the place of the one of that name, or at the end."""
+    """The table with a column in the place of the one of that name, or at the end."""
     if name not in table.column_names:
         return table.append_column(name, column)
     return table.set_column(table.column_names.index(name), name, column)
 
-
-# --- Write ----------------------------------------------------------------------------
 
 # --- Written --------------------------------------------------------------------------
 # Which columns of a dataset steps have written: they may be computed again, all others are kept.
@@ -109,7 +106,7 @@ _KEY, _FROM = b"rejuice.written", b"rejuice.computed_from"
 def mark_written(
     schema: pa.Schema, names: Iterable[str], origins: Mapping[str, Iterable[str]] | None = None
 ) -> pa.Schema:
-    """Return the schema, with a mark at those of its columns that steps have written."""
+    """The schema, with a mark at those of its columns that steps have written."""
     marked = sorted(set(names) & set(schema.names))
     metadata = {**(schema.metadata or {}), _KEY: json.dumps(marked)}
     if origins:
@@ -127,62 +124,50 @@ class WrittenByRuns(NamedTuple):
 
 
 def written_columns(dataset: AnyPath | DatasetSpec) -> frozenset[str]:
-    """Return the columns of a dataset that steps have written, see `written_of`."""
+    """The columns of a dataset that steps have written, see `written_of`."""
     return written_of(dataset).columns
 
 
 def written_of(dataset: AnyPath | DatasetSpec) -> WrittenByRuns:
-    """Return what runs have written of a dataset."""
+    """What runs have written of a dataset."""
     spec = DatasetSpec.of(dataset)
     if not spec.paths or len(spec.paths) < len(spec.parts):
         return WrittenByRuns()  # A dataset of the hub is no export.
-    found = _all_of([_of_path(path) for path in spec.paths])
+    found = [each for path in spec.paths for each in _of_files(path)]
     renamed = spec.selection.renamed
-    origins = {
-        new: frozenset(renamed(of)) for name, of in found.origins.items() for new in renamed([name])
-    }
-    return WrittenByRuns(frozenset(renamed(found.columns)), origins)
+    origins = defaultdict[str, frozenset[str]](frozenset)
+    for each in found:  # A column may come of other ones in each file.
+        for name, of in each.origins.items():
+            for new in renamed([name]):
+                origins[new] |= frozenset(renamed(of))
+    columns = frozenset.intersection(*(each.columns for each in found))
+    return WrittenByRuns(frozenset(renamed(columns)), dict(origins))
 
 
-def _of_path(path: AnyPath) -> WrittenByRuns:
+def _of_files(path: AnyPath) -> Iterator[WrittenByRuns]:
     reported = _reported(path)
     try:
         files = files_of(path)
     except DataError:
-        return WrittenByRuns(reported)  # `dj-process` reads formats that we do not, such as CSV.
-    of_files = []
+        yield WrittenByRuns(reported)  # `dj-process` reads formats that we do not, such as CSV.
+        return
     for file in files:
         marked = _marked(file)
-        columns = marked.columns or (reported if file == path else _reported(file))
-        of_files.append(marked._replace(columns=columns))
-    found = _all_of(of_files)
-    return found._replace(columns=found.columns | reported)
-
-
-def _all_of(parts: Sequence[WrittenByRuns]) -> WrittenByRuns:
-    """What all parts of a dataset say is written; a column may come of other ones in each."""
-    origins = dict[str, frozenset[str]]()
-    for part in parts:
-        for name, of in part.origins.items():
-            origins[name] = origins.get(name, frozenset()) | of
-    return WrittenByRuns(frozenset.intersection(*(part.columns for part in parts)), origins)
+        columns = marked.columns or (frozenset() if file == path else _reported(file))
+        yield marked._replace(columns=columns | reported)
 
 
 def _marked(file: AnyPath) -> WrittenByRuns:
     metadata = _metadata(file)
-    try:  # It is anybody's text, and says nothing where it is not as `mark_written` writes it.
-        columns = frozenset(
-            name for name in parse_json(metadata.get(_KEY, b"[]")) if isinstance(name, str)
-        )
-    except (ValueError, TypeError):
-        columns = frozenset()
-    try:
-        origins = parse_json(metadata.get(_FROM, b"{}"))
+    # It is anybody's text, and says nothing where it is not as `mark_written` writes it.
+    with suppress(ValueError, TypeError, AttributeError):
+        columns = parse_json(metadata.get(_KEY, b"[]"))
+        origins = parse_json(metadata.get(_FROM, b"{}")).items()
         return WrittenByRuns(
-            columns, {name: frozenset(map(str, of)) for name, of in origins.items()}
+            frozenset(name for name in columns if isinstance(name, str)),
+            {name: frozenset(map(str, of)) for name, of in origins},
         )
-    except (ValueError, TypeError, AttributeError):
-        return WrittenByRuns(columns)
+    return WrittenByRuns()
 
 
 def _metadata(file: AnyPath) -> Mapping[bytes, bytes]:
@@ -224,13 +209,10 @@ def default_cache(export_path: AnyPath) -> Path:
 
 
 def parts_of(export_path: AnyPath) -> list[AnyPath]:
-    """Return the files of an export that is a folder, in the order of their rows.
+    """The files of an export that is a folder, in the order of their rows.
 
     They are those of its list, which is written last: whatever else is in the folder of an object
     store may be of a run that has not ended.
-
-    Raises:
-        DataError: there is no list, so the export is not finished; or it is damaged.
     """
     parts_list = export_path / PARTS_LIST
     try:
@@ -251,11 +233,7 @@ def write_parts_list(folder: AnyPath, rows: Mapping[str, int]) -> None:
 
 
 def check_export_path(recipe: Path, export_path: AnyPath, dataset: AnyPath | DatasetSpec) -> None:
-    """Refuse an unknown format, and an export that would overwrite the dataset or other files.
-
-    Raises:
-        RecipeError: any of them.
-    """
+    """Refuse an unknown format, and an export that would overwrite the dataset or other files."""
     if not export_path.name or not (is_folder(export_path) or export_path.suffix in _WRITERS):
         known = ", ".join(_WRITERS)
         raise RecipeError(
@@ -349,45 +327,28 @@ _WRITERS = {".parquet": _parquet, ".arrow": _arrow, ".jsonl": _jsonl}
 
 
 def exported_rows(export: AnyPath, *, mapped: bool = True) -> pa.Table:
-    """Return the rows of an export.
-
-    Raises:
-        DataError: it is gone, damaged or not finished, or lacks a part.
-    """
+    """The rows of an export."""
     in_parts = is_folder(export)
     parts = parts_of(export) if in_parts else [export]
     for part in parts if in_parts else ():
         if not part.is_file():
             raise DataError(f"{export} lacks {part.name}", "run its recipe again")
-    if export.suffix == ".arrow" and export.is_file():
-        return _checked(read_arrow(export, mapped=mapped), export)
-    if in_parts or (export.suffix == ".parquet" and export.is_file()):
-        import pyarrow.parquet as pq  # It loads clients of object stores.
+    if not in_parts and (export.suffix == ".jsonl" or not export.is_file()):
+        is_empty = export.is_file() and not export.stat().st_size
+        return pa.table({}) if is_empty else Dataset(export).table()
+    import pyarrow.parquet as pq  # It loads clients of object stores.
 
-        try:
-            tables = []
-            for part in parts:
-                with open_input(part, mapped=mapped) as source:
-                    tables.append(pq.read_table(source))
-            return _checked(pa.concat_tables(tables), export)
-        except FileNotFoundError:
-            raise
-        except (pa.ArrowException, OSError):
-            raise DataError(f"{export} is damaged", "run it again") from None
-    if export.is_file() and not export.stat().st_size:
-        return pa.table({})
-    if isinstance(export, RemotePath):
-        with TemporaryDirectory(prefix="rejuice-") as folder:
-            copy = Path(folder) / export.name
-            copy.write_bytes(export.read_bytes())
-            return Dataset(copy).table()
-    return Dataset(export).table()
-
-
-def _checked(table: pa.Table, export: AnyPath) -> pa.Table:
-    """Return the rows; damaged offsets would end the process where they are used."""
     try:
-        table.validate(full=True)
-    except (pa.ArrowException, UnicodeDecodeError):
+        tables = []
+        for part in parts:
+            with open_input(part, mapped=mapped) as source:
+                is_arrow = export.suffix == ".arrow"
+                found = pa.ipc.open_file(source).read_all() if is_arrow else pq.read_table(source)
+                tables.append(found)
+        table = pa.concat_tables(tables)
+        table.validate(full=True)  # Damaged offsets would end the process where they are used.
+        return table
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, UnicodeDecodeError, OSError):
         raise DataError(f"{export} is damaged", "run it again") from None
-    return table

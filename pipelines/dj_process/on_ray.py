@@ -51,12 +51,7 @@ class Slice(NamedTuple):
 
 
 def run(step: Step, dataset: Any) -> tuple[Any, AuditLog]:
-    """The dataset after one step, and the audit log of that step.
-
-    Raises:
-        RejuiceError: what the operator raised, in whichever worker it was, or a prompt comes up
-            twice.
-    """
+    """The dataset after one step, and the audit log of that step."""
     for context in (dataset.context, ray.data.DataContext.get_current()):
         # Steps of Data-Juicer that are still to be run must not reorder blocks either.
         context.execution_options.preserve_order = True
@@ -148,7 +143,7 @@ def _digests(step: Step, blocks: list[Any]) -> list[pa.Table]:
 
 
 def _get(refs: list[Any]) -> list[Any]:
-    """Return results of tasks. Of several errors, the one of the first block is raised."""
+    """Results of tasks. Of several errors, the one of the first block is raised."""
     results = list(ray.get(refs))
     for result in results:
         if isinstance(result, RejuiceError):

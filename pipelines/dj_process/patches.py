@@ -89,9 +89,7 @@ def _refuse_probes(settings: Any) -> None:
             raise RecipeError(found, "set `fusion_strategy: greedy`")
         for name, times in Counter(name for entry in settings.process for name in entry).items():
             if times > 1 and operator_of(name) is None:
-                found = (
-                    f"op_fusion lets {name}, which is used twice, decide by its first statistics"
-                )
+                found = f"op_fusion lets {name}, used twice, decide by its first statistics"
                 raise RecipeError(found, "leave out op_fusion")
 
 
@@ -139,11 +137,8 @@ def _own_fields(name: str, given: Mapping[Any, Any], words: Sequence[str]) -> Pr
     # In YAML 1.1, a bare `on` is the value true.
     own = deepcopy({"on" if field is True else field: value for field, value in given.items()})
     if operator_of(name) is None and (common := [f for f in COMMON_FIELDS if f in own]):
-        raise RecipeError(
-            f"{name} has `{common[0]}`, which Data-Juicer's own operators do not know",
-            "leave it out, or run the recipe with rejuice",
-            where="process",
-        )
+        found = f"{name} has `{common[0]}`, which Data-Juicer's own operators do not know"
+        raise RecipeError(found, "leave it out, or run the recipe with rejuice", where="process")
     for word, following in zip(words, [*words[1:], ""], strict=True):
         option, equals, text = word.partition("=")
         _, *path = option.split(".")
@@ -176,7 +171,7 @@ _OF_THEIR_LOADER = ("load_dataset_kwargs", "decrypt_after_reading")
 
 
 def is_read_here(strategy: Any) -> bool:
-    """Return whether what one of Data-Juicer's strategies would load is read by `load_data`.
+    """Whether what one of Data-Juicer's strategies would load is read by `load_data`.
 
     What `rejuice run` does not read, such as CSV, or what a recipe asks of Data-Juicer's loader
     alone, is not.
@@ -210,13 +205,13 @@ def load_data(strategy: Any, num_proc: int = 1, **_: Any) -> Any:
 
 
 def _files(strategy: Any) -> tuple[AnyPath, tuple[str, ...]]:
-    """Return the path that a strategy reads, and the suffixes of files there."""
+    """The path that a strategy reads, and the suffixes of files there."""
     suffixes = getattr(strategy.cfg, "suffixes", None) or ()
     return to_path(strategy.ds_config["path"]), dotted(suffixes)
 
 
 def _mapped(dataset: Dataset, *, to_parquet: bool) -> Any:
-    """Return a dataset of Hugging Face's, whose rows are mapped from a file in its cache."""
+    """A dataset of Hugging Face's, whose rows are mapped from a file in its cache."""
     import datasets
 
     cache = Path(datasets.config.HF_DATASETS_CACHE) / "rejuice"

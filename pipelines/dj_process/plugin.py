@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -70,13 +71,11 @@ from .step_in_run import StepInRun, current_run, is_skipped, operator_of, stop
 def class_source(kind: type[Operator]) -> dict[str, str]:
     """`__module__` and `__qualname__` with which `inspect` finds the operator's source.
 
-    `OPSearcher`, and so `dj-mcp`, reads the source of every registered class, and fails for all of
-    them where one class has none, lies outside the folder that Data-Juicer is installed in, or is
-    in a module whose name has fewer than three parts. The operator's own module may be any of
-    these: an editable install, a file on disk, a notebook. So its class gets a module to itself,
-    with the operator's file as a path from that folder.
+    `OPSearcher`, and so `dj-mcp`, reads the source of every registered class, and fails for all
+    where one has none or lies outside of Data-Juicer's folder, as in an editable install. So its
+    class gets a module to itself, with the operator's file as a path from that folder.
     """
-    documented = next(_with_source(kind))
+    documented = next(filter(_has_source, kind.__mro__))
     name = f"{__name__}.{kind.name()}"
     # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_upstream_tools.py::test_the_searcher_lists_every_operator
     root = Path(data_juicer.__file__).resolve().parent.parent
@@ -86,14 +85,10 @@ def class_source(kind: type[Operator]) -> dict[str, str]:
     return {"__module__": name, "__qualname__": documented.__qualname__}
 
 
-def _with_source(kind: type[Operator]) -> Iterator[type]:
-    """Yield the class and its bases, as far as their source can be read."""
-    for base in kind.__mro__:
-        try:
-            inspect.getsource(base)
-        except (OSError, TypeError):  # A class of a console, or one that no `class` statement made.
-            continue
-        yield base
+def _has_source(kind: type) -> bool:
+    with suppress(OSError, TypeError):  # A class of a console, or that no `class` statement made.
+        return bool(inspect.getsource(kind))
+    return False
 
 
 # --- Pickling of the operators that Data-Juicer builds --------------------------------
@@ -119,12 +114,7 @@ def _rebuild(kind: type[Operator], args: tuple[Any, ...], kwargs: Mapping[str, A
 
 
 def register(kind: type[Operator]) -> type[Any]:
-    """Register an operator with Data-Juicer, under its own name.
-
-    Returns:
-        The class that Data-Juicer instantiates, with a signature made from the operator's
-        fields, so that its checks, suggestions and command-line overrides work.
-    """
+    """Register an operator with Data-Juicer, as a class with a signature made from its fields."""
 
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
         _build(self, kind, args, kwargs)
@@ -159,19 +149,18 @@ def _build(self: Any, kind: type[Operator], args: tuple[Any, ...], kwargs: dict[
 
 
 def _parameters(kind: type[Operator]) -> list[str]:
-    """the fields of an operator; those that all operators have come last."""
+    """The fields of an operator; those that all operators have come last."""
     return [*kind.own_fields(), *COMMON_FIELDS]
 
 
 def _own_fields(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any]:
-    """the operator's fields, without Data-Juicer's."""
+    """The operator's fields, without Data-Juicer's."""
     # The signature cannot say "no default": Data-Juicer would ask for it on the command line.
-    unset = {
-        name
+    return {
+        name: given[name]
         for name, field in kind.model_fields.items()
-        if field.is_required() and given.get(name) is None
+        if name in given and not (field.is_required() and given[name] is None)
     }
-    return {name: given[name] for name in kind.model_fields if name in given and name not in unset}
 
 
 def _steps_of_ours(process: Sequence[Mapping[str, Any]]) -> Iterator[Step]:
@@ -220,11 +209,8 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
 def _check_replaced(step_in_run: StepInRun, dataset: Any) -> None:
     """Refuse the run before its first step of ours, if one of them would replace a column."""
     columns = dataset.columns() if is_ray_mode() else dataset.column_names
-    steps = [
-        step
-        for step in _steps_of_ours(step_in_run.process)
-        if step.number >= step_in_run.step.number
-    ]
+    first = step_in_run.step.number
+    steps = [step for step in _steps_of_ours(step_in_run.process) if step.number >= first]
     check_replaced(steps, columns or (), step_in_run.dataset, step_in_run.where)
 
 
@@ -249,7 +235,7 @@ def _default(field: FieldInfo) -> Any:
 
 
 def _annotation(kind: Any) -> Any:
-    """a type that both Data-Juicer and jsonargparse understand; `Any` for the others.
+    """A type that both Data-Juicer and jsonargparse understand; `Any` for the others.
 
     pydantic validates the value in any case, where the operator is built.
     """
@@ -273,18 +259,14 @@ def _docstring(kind: type[Operator]) -> str:
 
 
 class Piece(NamedTuple):
-    """Some rows of a dataset, and how many rows its table has before them."""
+    """Some rows of a dataset."""
 
     frame: Frame
-    first_row: int
+    first_row: int  # how many rows its table has before them
 
 
 def run_on_default(step: Step, dataset: Any) -> tuple[Any, AuditLog]:
-    """The dataset after one step, and the audit log of that step.
-
-    Raises:
-        RejuiceError: what the operator raised, or a prompt comes up twice.
-    """
+    """The dataset after one step, and the audit log of that step."""
     made = pieces(dataset, default_chunk_rows([step.operator]))
     if step.operator.scope is not Scope.ROW:
         with prefix_errors_with_step(step):
@@ -317,7 +299,7 @@ def pieces(dataset: Any, size: int) -> list[Piece]:
 
 
 def _runs(step: Step, made: Sequence[Piece]) -> Iterator[RunStep]:
-    """how the step is run on each piece."""
+    """How the step is run on each piece."""
     if step.operator.scope is not Scope.DATASET:
         return (partial(run_step, first_row=piece.first_row) for piece in made)
     with prefix_errors_with_step(step):
@@ -336,7 +318,7 @@ def _cuts(table: pa.Table, rows: Array, size: int) -> list[int]:
 
 
 def _is_saved(dataset: Any) -> bool:
-    """whether a dataset lies in a folder of `save_to_disk`, such as a checkpoint."""
+    """Whether a dataset lies in a folder of `save_to_disk`, such as a checkpoint."""
     from datasets.config import DATASET_STATE_JSON_FILENAME
 
     folders = {Path(file["filename"]).parent for file in dataset.cache_files}
@@ -344,7 +326,7 @@ def _is_saved(dataset: Any) -> bool:
 
 
 def _copied(table: pa.Table) -> pa.Table:
-    """the same table in memory of its own."""
+    """The same table in memory of its own."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)

@@ -36,11 +36,8 @@ class CurrentRun(NamedTuple):
 
 
 def current_run() -> CurrentRun | None:
-    """The run that called this function; None where none did, as when a step is used from Python.
-
-    Data-Juicer's global configuration is no answer: it stays when the run has ended, and it is that
-    of the last of several.
-    """
+    """The run that called this function; None where a step is used from Python."""
+    # Data-Juicer's global configuration stays when the run has ended, and is the last of several.
     executor = next(_executors(inspect.currentframe()), None)
     if executor is None:
         return None
@@ -103,14 +100,8 @@ _COMMANDS = frozenset({"dj-process", "dj-analyze", "process_data", "analyze_data
 def stop(error: RejuiceError) -> NoReturn:
     """Raise the error; from Data-Juicer's command line, end the process with its one line.
 
-    Data-Juicer's executors stop on an exception of a `Pipeline` whatever `skip_op_error` says,
-    but print three traces of it. `SystemExit` passes them, and nothing that skips errors of
-    operators takes it for one. Who calls Data-Juicer from Python, as `dj-mcp` does, has handlers
-    of exceptions.
-
-    Raises:
-        RejuiceError: outside of the command line.
-        SystemExit: in it, with status 1.
+    Data-Juicer's executors would print three traces of it; `SystemExit` passes them. Who calls
+    Data-Juicer from Python, as `dj-mcp` does, has handlers of exceptions.
     """
     if Path(sys.argv[0]).stem not in _COMMANDS:
         raise error
@@ -126,13 +117,10 @@ class StepInRun:
     """A step of ours in a run of `dj-process`: its place in the recipe, and its audit log."""
 
     def __init__(self, operator: Operator, entry: Any, run: CurrentRun | None) -> None:
-        """Find the place of a step.
+        """Find the place of a step by the entry of `process` that it was built from.
 
-        Args:
-            operator: the step's operator.
-            entry: the entry of `process` that Data-Juicer has built it from.
-            run: the run that is under way. A step that is used without one, or is none of its
-                entries, counts as the first and writes nothing.
+        A step that is used without a run, or is none of its entries, counts as the first and writes
+        nothing.
         """
         process = [*run.skipped, *run.process] if run else []
         # The same object: equal entries may stand in `process` twice.
@@ -162,11 +150,9 @@ class StepInRun:
         settings = self.run.settings if self.run else {}
         path, block = settings.get("dataset_path"), settings.get("dataset")
         with suppress(ValueError):  # Data-Juicer reads more kinds of them, such as its formatters'.
-            if path or block:
-                found = (
-                    parts(dataset_paths(path), None) if path else parts(None, checked_block(block))
-                )
-                return DatasetSpec(found, selection=selection(settings.get("columns")))
+            paths = dataset_paths(path) if path else None
+            found = parts(paths, None if path else checked_block(block))
+            return DatasetSpec(found, selection=selection(settings.get("columns")))
         return DatasetSpec(())
 
     def where(self, step: Step) -> str:
@@ -205,10 +191,8 @@ class StepInRun:
         ).write(folder)
 
     def _done(self, export_path: Path) -> Sequence[StepReport]:
-        """The lines of the report up to our last step before this one.
-
-        A run that was stopped may have written more of them than its checkpoint has steps.
-        """
+        """The lines of the report up to our last step before this one."""
+        # A run that was stopped may have written more of them than its checkpoint has steps.
         if self.is_first:
             return ()
         lines = tuple[StepReport, ...]()
@@ -222,15 +206,12 @@ def _between(done: Sequence[StepReport], line: StepReport) -> Iterator[StepRepor
     """Yield what Data-Juicer's own operators did since our last step, as one line of the funnel."""
     change = line.rows_in - done[-1].rows_out if done else 0
     if change:
-        dropped = {"data_juicer": -change} if change < 0 else {}
-        before = done[-1].rows_out
-        added = max(change, 0)
         yield StepReport(
             step="data_juicer",
-            rows_in=before,
+            rows_in=done[-1].rows_out,
             rows_out=line.rows_in,
-            added=added,
-            dropped=dropped,
+            added=max(change, 0),
+            dropped={"data_juicer": -change} if change < 0 else {},
             seconds=0.0,
             cached=False,
             notes={},

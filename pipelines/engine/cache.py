@@ -21,9 +21,9 @@ from typing import Literal, NamedTuple
 import xxhash
 
 from ...operators import DataError, RecipeError, RejuiceError
-from ...operators.disk import NotAFileError, kind_of, open_file, read_file
+from ...operators.disk import NotAFileError, kind_of, open_file
 from ...operators.kept_rows import open_kept_rows
-from ..dataset.files import check_is_folder, remove_file, run_folder, write_file
+from ..dataset.files import check_is_folder, read_file, remove_file, run_folder, write_file
 from ..dataset.remote import AnyPath, RemotePath, to_path
 from .commit import count_retry, counts_retry
 from .finished_export import read_manifest
@@ -89,7 +89,7 @@ def named_exports(cache: Path) -> dict[Path, AnyPath | None]:
 def _content_of(file: AnyPath) -> bytes | None:
     """What is in a small file; None: it is not there, or no file."""
     with suppress(FileNotFoundError, NotADirectoryError, NotAFileError):
-        return file.read_bytes() if isinstance(file, RemotePath) else read_file(file)
+        return read_file(file)
     return None
 
 
@@ -133,11 +133,7 @@ class CacheUse(NamedTuple):
 
 
 def cache_entries(cache: Path) -> list[CacheEntry]:
-    """The folders of a cache: datasets, then steps, then samples, by name.
-
-    Raises:
-        DataError: it is no cache.
-    """
+    """The folders of a cache: datasets, then steps, then samples, by name."""
     _check_is_cache(cache)
     runs = runs_of(cache)
     folders = [path for path in cache.iterdir() if kind_of(path) == "a folder"]
@@ -229,23 +225,14 @@ class Removal(NamedTuple):
 
 
 def select_unused(cache: Path, *, samples: bool) -> Removal:
-    """What no finished run uses.
-
-    Raises:
-        DataError: it is no cache, or it is not known of each run which results it uses.
-    """
+    """What no finished run uses."""
     every = cache_entries(cache)
     _check_runs_are_known(cache)
     return Removal([e for e in every if not e.exports and (samples or e.kind != "samples")])
 
 
 def select_matching(cache: Path, wanted: str, *, samples: bool) -> Removal:
-    """What an operator's name, a folder's name or the beginning of a key names.
-
-    Raises:
-        DataError: it is no cache, or nothing in it is called so.
-        RecipeError: only samples and scores are, and they are to stay.
-    """
+    """What an operator's name, a folder's name or the beginning of a key names."""
     entries = cache_entries(cache)
     found = [e for e in entries if wanted in (e.operator, e.path.name)]
     found = found or [e for e in entries if wanted and e.key.startswith(wanted)]
@@ -289,9 +276,6 @@ def remove(cache: Path, select: Callable[[], Removal], *, again: bool) -> Remova
 
     Returns:
         What was removed.
-
-    Raises:
-        RejuiceError: it is no cache, a run uses it, or what `select` raises.
     """
     _check_is_cache(cache)
     with _locked(cache, fcntl.LOCK_EX | fcntl.LOCK_NB):

@@ -83,7 +83,7 @@ def of_table(table: pa.Table) -> StepResult:
 
 
 def pack(change: Change) -> dict[str, pa.Array]:
-    """Return what a change writes, and its parents as a column beside it."""
+    """What a change writes, and its parents as a column beside it."""
     columns = {name: flat(column) for name, column in change.columns.items()}
     if change.parents is not None:
         columns[_PARENT] = pa.array(change.parents, pa.int32())
@@ -91,7 +91,7 @@ def pack(change: Change) -> dict[str, pa.Array]:
 
 
 def unpack(table: pa.Table | pa.RecordBatch) -> tuple[dict[str, Any], Array | None]:
-    """Return the columns and the parents that `pack` put together."""
+    """The columns and the parents that `pack` put together."""
     columns = dict(zip(table.schema.names, table.columns, strict=True))
     parents = columns.pop(_PARENT, None)
     return columns, None if parents is None else np.asarray(parents).astype(np.int64)

@@ -27,11 +27,7 @@ _RowNumbers = NDArray[np.int64]
 
 
 def matching_rows(operator: Operator, frame: Frame) -> _RowNumbers:
-    """Return the rows that the condition of an operator matches, int64[R], ascending.
-
-    Raises:
-        DataError: a column of the condition is missing, or of another type than its values.
-    """
+    """The rows that the condition of an operator matches, int64[R], ascending."""
     if operator.where is None:
         return np.arange(frame.num_rows)
     columns = columns_of(operator.where, frame.column_names)
@@ -42,22 +38,14 @@ def matching_rows(operator: Operator, frame: Frame) -> _RowNumbers:
 
 
 def matching(operator: Operator, frame: Frame) -> Frame:
-    """Return the rows that the condition of an operator matches; all, where it has none.
-
-    Raises:
-        DataError: as `matching_rows` does.
-    """
+    """The rows that the condition of an operator matches; all, where it has none."""
     if operator.where is None:
         return frame
     return frame.after(Change(parents=matching_rows(operator, frame)))
 
 
 def over_all_rows(operator: Operator, frame: Frame, change: Change) -> Change:
-    """Return the change to all rows of a frame, from the change to those that match.
-
-    Raises:
-        RejuiceError: as `matching_rows` does, or a column of both cannot have one type.
-    """
+    """The change to all rows of a frame, from the change to those that match."""
     if operator.where is None:
         return change
     rows_R = matching_rows(operator, frame)
@@ -119,7 +107,7 @@ def _places(frame: Frame, rows_R: _RowNumbers, change: Change) -> _Places:
 
 
 def _column(frame: Frame, name: str, written: Any, places: _Places) -> Any:
-    """Return a column of the output: as written in rows that match, else as it was, or null."""
+    """A column of the output: as written in rows that match, else as it was, or null."""
     if name not in frame.column_names:
         return written.take(pa.array(places.own_M, mask=places.own_M < 0))
     old = flat(frame.select([name])[name])
@@ -139,6 +127,6 @@ def _column(frame: Frame, name: str, written: Any, places: _Places) -> Any:
 
 
 def _not_applicable(reasons: Any, values: Any, places: _Places) -> Any:
-    """Return why values are missing: in rows that do not match, they are not meant to be there."""
+    """Why values are missing: in rows that do not match, they are not meant to be there."""
     lacks = pc.and_(pa.array(places.own_M < 0), pc.is_null(values))
     return pc.if_else(lacks, NOT_APPLICABLE, reasons)

@@ -33,7 +33,7 @@ from ...operators.check import check_shard, shard_values
 from ...operators.groups import mix
 from ...operators.operator import interleave, split
 from ..dataset.files import read_checked, write_checked
-from ..dataset.remote import AnyPath, RemotePath
+from ..dataset.remote import AnyPath
 from ..recipe.steps import Step
 from .commit import load, save
 from .frame import Frame
@@ -116,11 +116,8 @@ class Digests(NamedTuple):
 
     def read_all(self, shard: Shard) -> list[pa.Table]:
         """What `read` gives of each chunk; many at a time from a store, where most is waiting."""
-        chunks = range(len(self.shards))
-        if not isinstance(self.folder, RemotePath):
-            return [self.read(chunk, shard) for chunk in chunks]
         with ThreadPoolExecutor(_REQUESTS) as pool:
-            return list(pool.map(partial(self.read, shard=shard), chunks))
+            return list(pool.map(partial(self.read, shard=shard), range(len(self.shards))))
 
 
 def _digest_path(folder: AnyPath, chunk: int, shard: Shard) -> AnyPath:
@@ -128,11 +125,7 @@ def _digest_path(folder: AnyPath, chunk: int, shard: Shard) -> AnyPath:
 
 
 def write_digest(plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
-    """Write what a step keeps of a chunk, unless it is there.
-
-    Raises:
-        RejuiceError: what the operator raised.
-    """
+    """Write what a step keeps of a chunk, unless it is there."""
     folder = plan.folder(step)
     found = [_DIGEST.fullmatch(path.name) for path in folder.glob(f"digest-{chunk:06d}-*")]
     if any(match and len(found) == int(match[3]) for match in found):
@@ -175,11 +168,7 @@ def _width(kind: pa.DataType) -> int:
 
 
 def run_dataset_step(plan: Plan, step: Step, workers: Workers, progress: Progress) -> None:
-    """Decide a step from the digests of all chunks, and commit it.
-
-    Raises:
-        RejuiceError: what the operator raised.
-    """
+    """Decide a step from the digests of all chunks, and commit it."""
     try:
         digests = Digests.of(plan, step)
         shards = digests.all_shards()
@@ -207,7 +196,6 @@ def decide_shard(plan: Plan, step: Step, shard: Shard) -> None:
     """Decide a shard and keep the decision at `decision_path`, unless it is there.
 
     Raises:
-        RejuiceError: what the operator raised.
         FileNotFoundError: a digest is missing.
     """
     path = decision_path(plan, step, shard)

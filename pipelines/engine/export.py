@@ -36,6 +36,7 @@ from ..dataset.files import (
     unfinished_made_by,
     unfinished_run_folder,
 )
+from ..dataset.parquet import cuts
 from ..dataset.remote import AnyPath, to_path
 from ..dataset.schemas import conform
 from ..dataset.write import filled, mark_written, write_parts_list, writer, written_of
@@ -82,12 +83,12 @@ class ExportPart(NamedTuple):
 
 
 def one_part(chunks: int) -> ExportPart:
-    """Return all rows of so many chunks in one file."""
+    """All rows of so many chunks in one file."""
     return ExportPart(None, tuple(ExportSlice(chunk, 0, None, True) for chunk in range(chunks)))
 
 
 def cut_parts(sizes: Sequence[NDArray[np.int64]], most: int) -> list[ExportPart]:
-    """Return the parts of an export.
+    """The parts of an export.
 
     Returns:
         At least one, even of no rows: a reader finds the columns there.
@@ -96,17 +97,13 @@ def cut_parts(sizes: Sequence[NDArray[np.int64]], most: int) -> list[ExportPart]
     starts = np.concatenate([[0], np.cumsum(rows)])
     ends_G = np.cumsum(np.concatenate([np.zeros(0, np.int64), *sizes]))
     ends_G = ends_G[np.diff(ends_G, prepend=0) > 0]
-    cuts = [0]
-    while cuts[-1] < starts[-1]:
-        last = int(np.searchsorted(ends_G, cuts[-1] + most, side="right")) - 1
-        first = int(np.searchsorted(ends_G, cuts[-1], side="right"))
-        cuts.append(int(ends_G[max(first, last)]))
-    if len(cuts) == 1:
-        cuts.append(0)
+    bounds = [0, *cuts(np.append(0, ends_G), most)]
+    if bounds[-1] < starts[-1] or len(bounds) == 1:
+        bounds.append(int(starts[-1]))
     # Chunks without a row belong to the part of the row before them.
-    owners = np.searchsorted(cuts[1:], starts[:-1], side="right").clip(max=len(cuts) - 2)
+    owners = np.searchsorted(bounds[1:], starts[:-1], side="right").clip(max=len(bounds) - 2)
     parts = []
-    for number, (begin, end) in enumerate(pairwise(cuts)):
+    for number, (begin, end) in enumerate(pairwise(bounds)):
         holds_rows = (starts[:-1] < end) & (starts[1:] > begin)
         chunks = np.flatnonzero(holds_rows | (owners == number))
         slices = (
@@ -144,7 +141,7 @@ class _OfChunk(NamedTuple):
 
 
 def outline(plan: Plan, workers: Workers) -> Outline:
-    """Return the parts and the schema of the export of a run, all of whose steps are committed.
+    """The parts and the schema of the export of a run, all of whose steps are committed.
 
     Raises:
         OperatorError: a column has types that do not go together.
@@ -173,14 +170,14 @@ def _of_chunk(plan: Plan, chunk: int) -> _OfChunk:
 
 
 def _group_sizes(frame: Frame) -> NDArray[np.int64]:
-    """Return rows of each group; where there are no groups, each row is one."""
+    """Rows of each group; where there are no groups, each row is one."""
     if "prompt_id" not in frame.column_names:
         return np.ones(frame.num_rows, np.int64)
     return Groups.of(frame.select(["prompt_id"])).sizes_G
 
 
 def _schema(head: Head, chunks: list[pa.Schema]) -> pa.Schema:
-    """Return the schema of the export, from those of the chunks."""
+    """The schema of the export, from those of the chunks."""
     # A chunk that lost its last row early lacks columns of later steps: the others give the order.
     fullest = sorted(chunks, key=len, reverse=True)
     try:
@@ -221,11 +218,7 @@ def write_part(
     *,
     count: Callable[[int], object] = lambda _: None,
 ) -> WrittenPart:
-    """Write one of the parts of an export from the commits of its chunks.
-
-    Raises:
-        RejuiceError: in a store, another run has taken the export.
-    """
+    """Write one of the parts of an export from the commits of its chunks."""
     rows, logs = 0, dict[int, AuditLog]()
     part, path = parts[number], place.export
     if part.number is not None:
@@ -313,12 +306,7 @@ def write_parts(plan: Plan, place: RunPlace, workers: Workers, progress: Progres
 
 
 def check_may_write(recipe: Recipe, *, overwrite: bool) -> None:
-    """Refuse an export, or a report, that would take the place of another one.
-
-    Raises:
-        RecipeError: it would.
-        DataError: something else than a folder is in the place of the run folder.
-    """
+    """Refuse an export, or a report, that would take the place of another one."""
     export = recipe.head.export_path
     # Ray Data writes a folder of such a name; this would fail after hours.
     if isinstance(export, Path) and not is_folder(export) and kind_of(export) == "a folder":
@@ -330,12 +318,7 @@ def check_may_write(recipe: Recipe, *, overwrite: bool) -> None:
 
 
 def _check_run_folder_is_free(export_path: AnyPath) -> None:
-    """Refuse to replace the report and the decisions of an export with another suffix.
-
-    Raises:
-        RecipeError: there is such an export.
-        DataError: something else than a folder is in the place of the run folder.
-    """
+    """Refuse to replace the report and the decisions of an export with another suffix."""
     for folder in (run_folder(export_path), unfinished_run_folder(export_path)):
         check_is_folder(folder)
         try:
@@ -350,11 +333,7 @@ def _check_run_folder_is_free(export_path: AnyPath) -> None:
 
 
 def check_may_replace_export(recipe: Recipe, export_path: AnyPath) -> None:
-    """Refuse to replace a file that this recipe did not make.
-
-    Raises:
-        RecipeError: there is such a file, or nothing says what made it.
-    """
+    """Refuse to replace a file that this recipe did not make."""
     # A run that was killed at its very end may have left a complete folder under the first name.
     folders = (run_folder(export_path), unfinished_run_folder(export_path))
     if not export_path.exists() or unfinished_made_by(export_path) == recipe_mark(recipe):

@@ -14,7 +14,6 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,11 +60,7 @@ class Hold(NamedTuple):
     claim: RemotePath | None = None
 
     def check(self) -> None:
-        """Check that no other run has taken the export meanwhile.
-
-        Raises:
-            RejuiceError: one has, because the lease was not renewed.
-        """
+        """Check that no other run has taken the export meanwhile."""
         if self.claim is not None and not self.claim.exists():
             found = "this run did not renew its lease, so that another may be writing"
             right = "when that has ended, run this recipe again: what was computed is kept"
@@ -74,11 +69,7 @@ class Hold(NamedTuple):
 
 @contextmanager
 def sole_writer(export_path: AnyPath) -> Iterator[Hold]:
-    """Hold an export for this run alone, with all exports that have the same run folder.
-
-    Raises:
-        RejuiceError: another run holds it.
-    """
+    """Hold an export for this run alone, with all exports that have the same run folder."""
 
     def refuse() -> None:
         found = f"another run is writing {export_path}"
@@ -118,7 +109,6 @@ def placed(hold: Hold, made_by: str) -> Iterator[RunPlace]:
     """Where to write a run; it is in place when the block ends without an error.
 
     Raises:
-        RejuiceError: in a store, another run has taken the export.
         OSError: on disk, something could not be renamed.
     """
     export = hold.export_path
@@ -230,7 +220,7 @@ _MANIFEST = TypeAdapter(Manifest)
 
 
 def run_key(plan: Plan) -> str:
-    """Return a hash of all that decides the rows and the decisions of a run.
+    """A hash of all that decides the rows and the decisions of a run.
 
     Not of what only describes it, such as the number of workers: see `describe`.
     """
@@ -248,7 +238,7 @@ def run_key(plan: Plan) -> str:
 
 
 def recipe_mark(recipe: Recipe) -> str:
-    """Return what a recipe is recognised by: its file or, where it has none, what it says."""
+    """What a recipe is recognised by: its file or, where it has none, what it says."""
     if recipe.from_file:
         return str(recipe.path.resolve())
     compared = {k: v for k, v in recipe.absolute().items() if k not in _NOT_COMPARED}
@@ -256,7 +246,7 @@ def recipe_mark(recipe: Recipe) -> str:
 
 
 def manifest_of(plan: Plan, files: Mapping[str, FileState]) -> Manifest:
-    """Return the manifest of a run that has written these files."""
+    """The manifest of a run that has written these files."""
     operators = (step.operator for step in plan.steps)
     kept = [kept_folder(plan.cache, o).name for o in operators if isinstance(o, ResumableOperator)]
     uses = dict.fromkeys((plan.source.folder.name, *plan.keys, *kept))
@@ -306,11 +296,7 @@ def describe(
 
 
 def sign(plan: Plan, hold: Hold) -> None:
-    """Write the manifest of a run all of whose other files are in place.
-
-    Raises:
-        RejuiceError: in a store, another run has taken the export: some of the files may be its.
-    """
+    """Write the manifest of a run all of whose other files are in place."""
     export = plan.recipe.head.export_path
     files = _states(export.parent, written_files(export))
     hold.check()
@@ -325,7 +311,7 @@ def write_manifest(folder: AnyPath, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: AnyPath) -> Manifest | None:
-    """Return the manifest in a run folder; None where there is none, or where it is damaged."""
+    """The manifest in a run folder; None where there is none, or where it is damaged."""
     try:
         content = parse_json(read_file(folder / MANIFEST))
         checksum = content.pop("checksum")
@@ -337,15 +323,9 @@ def read_manifest(folder: AnyPath) -> Manifest | None:
         return None
 
 
-def _states(root: AnyPath, files: Iterable[AnyPath]) -> dict[str, FileState]:
-    """Return what files hold, by their path in the folder `root`."""
-    return {_name_in(root, file): _state(file) for file in files}
-
-
-def _name_in(root: AnyPath, file: AnyPath) -> str:
-    parents: Iterable[AnyPath] = file.parents
-    between = [path.name for path in takewhile(lambda path: path != root, parents)]
-    return "/".join([*reversed(between), file.name])
+def _states(root: Any, files: Iterable[AnyPath]) -> dict[str, FileState]:
+    """What files hold, by their path in the folder `root`."""
+    return {file.relative_to(root).as_posix(): _state(file) for file in files}
 
 
 def _is_whole(export: AnyPath, files: Mapping[str, FileState], verify: bool) -> bool:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ...operators import Change, DataError, Groups
 from ...operators.groups import EqualHashes, hash_each
 from ...operators.operator import surviving_rows
-from ..dataset.read import ChunkColumns
+from ..dataset.read import Source
 
 Index = NDArray[np.int64]
 
@@ -29,21 +29,22 @@ class _Layer(NamedTuple):
     Row -1 is one that was not there when the columns were written: a null.
     """
 
-    columns: Mapping[str, pa.ChunkedArray]
+    types: Mapping[str, pa.DataType]
+    read: Callable[[str], pa.ChunkedArray]  # the column of a name
     rows: Index | None
+
+    @classmethod
+    def of(cls, columns: Mapping[str, pa.ChunkedArray], rows: Index | None = None) -> _Layer:
+        types = {name: column.type for name, column in columns.items()}
+        return cls(types, columns.__getitem__, rows)
 
     def take(self, rows: Index) -> _Layer:
         if self.rows is not None:
             rows = np.append(self.rows, -1)[rows]  # -1 stays -1, with no rows here too.
-        return _Layer(self.columns, rows)
-
-    def type_of(self, name: str) -> pa.DataType:
-        if isinstance(self.columns, ChunkColumns):  # It is known without reading the column.
-            return self.columns.schema.field(name).type
-        return self.columns[name].type
+        return self._replace(rows=rows)
 
     def column(self, name: str) -> pa.ChunkedArray:
-        column = self.columns[name]
+        column = self.read(name)
         if self.rows is None:
             return column
         return column.take(pa.array(self.rows, mask=self.rows < 0))
@@ -58,14 +59,16 @@ class Frame:
 
     @classmethod
     def of(cls, table: pa.Table) -> Frame:
-        """Return the frame of a table, before any step."""
+        """The frame of a table, before any step."""
         columns = dict(zip(table.column_names, table.columns, strict=True))
-        return cls((_Layer(columns, None),), dict.fromkeys(columns, 0), table.num_rows)
+        return cls((_Layer.of(columns),), dict.fromkeys(columns, 0), table.num_rows)
 
     @classmethod
-    def of_chunk(cls, columns: ChunkColumns) -> Frame:
-        """Return the frame of a chunk of a dataset, of which nothing is read yet."""
-        return cls((_Layer(columns, None),), dict.fromkeys(columns, 0), columns.num_rows)
+    def of_chunk(cls, source: Source, chunk: int) -> Frame:
+        """The frame of a chunk of a dataset, of which nothing is read yet."""
+        types = dict(zip(source.schema.names, source.schema.types, strict=True))
+        layer = _Layer(types, source.columns(chunk), None)
+        return cls((layer,), dict.fromkeys(types, 0), source.rows[chunk])
 
     @property
     def column_names(self) -> list[str]:
@@ -81,7 +84,7 @@ class Frame:
     def schema(self) -> pa.Schema:
         """Names and types of the columns."""
         homes = self._home.items()
-        return pa.schema([(name, self._layers[at].type_of(name)) for name, at in homes])
+        return pa.schema([(name, self._layers[at].types[name]) for name, at in homes])
 
     @property
     def source_rows(self) -> Index:
@@ -90,7 +93,7 @@ class Frame:
         return np.arange(self.num_rows) if rows is None else rows
 
     def select(self, names: Iterable[str]) -> pa.Table:
-        """Return the current rows of some columns.
+        """The current rows of some columns.
 
         Raises:
             KeyError: a column is not there.
@@ -103,11 +106,11 @@ class Frame:
         return pa.table(columns, names=names)
 
     def table(self) -> pa.Table:
-        """Return all columns of the current rows."""
+        """All columns of the current rows."""
         return self.select(self._home)
 
     def after(self, change: Change) -> Frame:
-        """Return the frame once `change` is carried out. The change must have passed `checked`."""
+        """The frame once `change` is carried out. The change must have passed `checked`."""
         rows = surviving_rows(change, self.num_rows)
         layers = self._layers if rows is None else tuple(x.take(rows) for x in self._layers)
         home = {name: at for name, at in self._home.items() if name not in change.without}
@@ -115,7 +118,7 @@ class Frame:
             columns = {name: _chunked(column) for name, column in change.columns.items()}
             kept = rows if change.parents is None else None
             home.update(dict.fromkeys(columns, len(layers)))
-            layers = (*layers, _Layer(columns, kept))
+            layers = (*layers, _Layer.of(columns, kept))
         return Frame(layers, home, self.num_rows if rows is None else len(rows))
 
     def _column(self, name: str) -> pa.ChunkedArray:
@@ -141,7 +144,7 @@ class GroupStarts(NamedTuple):
 
     @classmethod
     def of(cls, frame: Frame, first_row: int) -> GroupStarts:
-        """Return the groups of a frame whose source has `first_row` rows of the dataset before it.
+        """The groups of a frame whose source has `first_row` rows of the dataset before it.
 
         Groups of rows that an operator made are left out: they have no row in the dataset. So are
         rows without a prompt, which no condition of a step that makes prompts has matched.
@@ -164,11 +167,7 @@ def _plain(row: int) -> str:
 
 
 def check_contiguous(parts: Sequence[GroupStarts], place: Callable[[int], str] = _plain) -> None:
-    """Check that the rows of each prompt are contiguous; else it would be two smaller groups.
-
-    Raises:
-        DataError: a prompt comes up again; the message names both rows, from 1.
-    """
+    """Check that the rows of each prompt are contiguous; else it would be two smaller groups."""
     hashes = np.concatenate([part.hashes_G for part in parts])
     again = EqualHashes.of(hashes).rows_R
     if len(again):

@@ -120,7 +120,7 @@ class MatchLog:
 
     @classmethod
     def of(cls, operator: Operator, frame: Frame) -> MatchLog | None:
-        """Return what the condition of an operator matches; None: it has none, or lacks columns."""
+        """What the condition of an operator matches; None: it has none, or lacks columns."""
         names = columns_of(operator.where or (), frame.column_names)
         if operator.where is None or not {*names} <= {*frame.column_names}:
             return None
@@ -143,7 +143,7 @@ class MatchLog:
                 self.paths[path] = each
 
     def why_none(self) -> str:
-        """Return why no row matches; empty where one does, or where that is nothing unusual.
+        """Why no row matches; empty where one does, or where that is nothing unusual.
 
         It is one line, and what values have that cannot be seen is escaped.
 

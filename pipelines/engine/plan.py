@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ...operators import Operator, RecipeError, ResumableOperator, Scope
+from ...operators import Operator, RecipeError, RejuiceError, ResumableOperator, Scope
 from ...operators.cache_key import cache_key_json, code_version
 from ..dataset.files import FORMAT, check_is_folder, check_own_folder
 from ..dataset.read import Source, chunk_name
@@ -42,7 +42,7 @@ _COLUMN_BYTES = 2**31 - 1
 
 
 def default_chunk_rows(operators: Iterable[Operator]) -> int:
-    """Return rows per chunk for some steps, unless the user says otherwise."""
+    """Rows per chunk for some steps, unless the user says otherwise."""
     every = list(operators)
     if any(operator.asks_server for operator in every):
         return REQUEST_CHUNK_ROWS
@@ -51,11 +51,7 @@ def default_chunk_rows(operators: Iterable[Operator]) -> int:
 
 
 def check_chunk_rows(operators: Sequence[Operator], chunk_rows: int) -> None:
-    """Refuse a chunk of so many rows if its results might not fit, before anything is paid for.
-
-    Raises:
-        RecipeError: they might not.
-    """
+    """Refuse a chunk of so many rows if its results might not fit, before anything is paid for."""
     most = _most_rows(operators)
     if chunk_rows > most:
         largest = _COLUMN_BYTES / most * chunk_rows / 1e9
@@ -117,11 +113,7 @@ class Plan(NamedTuple):
 
     @classmethod
     def open(cls, recipe: Recipe, cache: AnyPath, chunk_rows: int, *, verify: bool = False) -> Plan:
-        """Open the dataset, check the recipe against it, cut it into chunks, and plan the steps.
-
-        Raises:
-            RejuiceError: the dataset cannot be read, or the recipe does not fit it.
-        """
+        """Open the dataset, check the recipe against it, cut it into chunks, and plan the steps."""
         dataset = recipe.opened(cache, verify=verify)
         groups = group_columns(recipe, checked_schema(recipe, dataset))
         source = dataset.chunks(cache, chunk_rows=chunk_rows, group_by=groups)
@@ -130,32 +122,24 @@ class Plan(NamedTuple):
         return cls.of(recipe, source, cache)
 
     @classmethod
-    def of_run(
-        cls, recipe: Recipe, cache: AnyPath, chunk_rows: int, uses: Sequence[str]
-    ) -> Plan | None:
-        """Return the plan of a finished run, without the code of its operators.
+    def of_run(cls, recipe: Recipe, cache: AnyPath, uses: Sequence[str]) -> Plan | None:
+        """The plan of a finished run, whatever became of the code of its operators.
+
+        What was retried since, for another export, is of another run.
 
         Args:
             recipe: as it ran; of some operators, the code may be missing.
             cache: the folder of commits.
-            chunk_rows: rows per chunk, as the run was given.
             uses: the folders in there that the run uses, as its manifest lists them: that of the
                 source, and those of the steps in order.
 
         Returns:
             None where a folder is none of a cache, or the source is gone or changed.
-
-        Raises:
-            RejuiceError: the dataset cannot be read.
         """
         source_name, *keys = uses[: len(recipe.steps) + 1]
         if len(keys) < len(recipe.steps) or not all(map(_FOLDER.fullmatch, (source_name, *keys))):
             return None
-        dataset = recipe.opened(cache)
-        groups = group_columns(recipe, dataset.first_schema)
-        source = dataset.chunks_of_run(
-            cache, source_name, chunk_rows=chunk_rows, group_by=[groups, ("prompt_id",), ()]
-        )
+        source = recipe.opened(cache).chunks_in(cache / source_name)
         return None if source is None else cls(recipe, source, cache, tuple(keys))
 
     @classmethod
@@ -176,8 +160,22 @@ class Plan(NamedTuple):
             check_own_folder(cache / keys[-1])
         return cls(recipe, source, cache, tuple(keys), tuple(retried))
 
+    def other_code(self) -> frozenset[str]:
+        """Names of steps whose code is another than it was, or is not known."""
+        found, key = set[str](), f"{self.source.folder.name}-{FORMAT}"
+        for step, name in zip(self.steps, self.keys, strict=True):
+            own = name.removeprefix(f"{step.operator.name()}-")
+            try:
+                same = own.partition("-")[0] == _hash(key, step.operator)
+            except RejuiceError:  # It is not imported, or a file of it is gone.
+                same = False
+            if not same:
+                found.add(step.name)
+            key = own
+        return frozenset(found)
+
     def report_head(self, chunk_rows: int) -> dict[str, Any]:
-        """Return the fields of a report that describe the run, without its figures."""
+        """The fields of a report that describe the run, without its figures."""
         recipe = self.recipe
         return {
             "project_name": recipe.head.project_name,
@@ -190,7 +188,7 @@ class Plan(NamedTuple):
         }
 
     def steps_before(self, step: Step | None) -> tuple[Step, ...]:
-        """Return the steps before one; None: all of them."""
+        """The steps before one; None: all of them."""
         return self.steps if step is None else self.steps[: step.number - 1]
 
     def stages(self, before: Step | None = None) -> Iterator[Stage]:
@@ -247,12 +245,12 @@ class Plan(NamedTuple):
         return frozenset(chunk for chunk, path in paths if path.name in there)
 
     def is_done(self, step: Step) -> bool:
-        """Return whether every chunk of a step is committed."""
+        """Whether every chunk of a step is committed."""
         return len(self.committed_chunks(step)) == len(self.source.rows)
 
     def source_frame(self, chunk: int) -> Frame:
-        """Return a chunk before the first step."""
-        return Frame.of_chunk(self.source.columns(chunk))
+        """A chunk before the first step."""
+        return Frame.of_chunk(self.source, chunk)
 
     def committed(self, chunk: int) -> RunStep:
         """For `apply_steps`: what a step did to a chunk, as it was committed."""
@@ -269,7 +267,7 @@ class Plan(NamedTuple):
         return load(self.path(step, chunk))
 
     def frame_before(self, chunk: int, step: Step | None) -> Frame:
-        """Return a chunk as it is before a step (None: after the last)."""
+        """A chunk as it is before a step (None: after the last)."""
         done = self.steps_before(step)
         return apply_steps(done, self.source_frame(chunk), run=self.committed(chunk))
 

@@ -28,7 +28,7 @@ class _Counter:
             self._start, self._before = now, self.total
 
     def per_second(self, now: float) -> float:
-        """Return the rate since the first count; 0 until it has been measured for long enough."""
+        """The rate since the first count; 0 until it has been measured for long enough."""
         seconds = now - self._start
         return (self.total - self._before) / seconds if seconds >= _SECONDS_OF_BASIS else 0.0
 

@@ -25,11 +25,7 @@ _NOT_QUOTED = frozenset("\"'`$\\!")
 def check_prompts(
     recipe: Recipe, parts: Sequence[GroupStarts], place: Callable[[int], str]
 ) -> None:
-    """Check that the rows of each prompt are next to each other in the dataset of a recipe.
-
-    Raises:
-        DataError: a prompt comes up again; the message names both rows, and a step or a command.
-    """
+    """Check that the rows of each prompt are next to each other in the dataset of a recipe."""
     try:
         check_contiguous(parts, place)
     except DataError as error:
@@ -47,7 +43,7 @@ def _remedies(recipe: Recipe) -> Iterator[str]:
 
 
 def _sort(recipe: Recipe) -> str:
-    """Return the command that sorts a file of rows; of other datasets, where that is described."""
+    """The command that sorts a file of rows; of other datasets, where that is described."""
     spec, column = recipe.head.dataset_spec, _column(recipe)
     path = spec.paths[0] if len(spec.paths) == 1 and spec.selection.names is None else Path()
     from ..console import path_text  # It loads what `rejuice check` does not need.
@@ -62,7 +58,7 @@ def _sort(recipe: Recipe) -> str:
 
 
 def _column(recipe: Recipe) -> str | None:
-    """Return the column that alone makes a prompt; None: there is no such one."""
+    """The column that alone makes a prompt; None: there is no such one."""
     operators = [step.operator for step in recipe.steps]
     makers = [each for each in operators if isinstance(each, PromptTemplateMapper)]
     if not makers:

@@ -74,7 +74,9 @@ class StepReport(BaseModel):
     columns: dict[str, ColumnFigures]
     """Figures of the written columns that have any, and of what weights mask; see `masked_by`."""
     written: list[str] = []
-    """All written columns; not recorded by version 0.4 and earlier."""
+    """All written columns."""
+    reasons: dict[str, str] = {}
+    """What each of the reasons in `dropped` means, as the operator says."""
     matched: int | None = None
     """Rows that the `where` of the step matches; None: it has none, or that is not recorded."""
     unmatched: str = ""
@@ -111,7 +113,7 @@ class Report(BaseModel):
     def of(
         cls, steps: Sequence[StepReport], *, cache: str = "", chunk_rows: int = 0, **head: str
     ) -> Report:
-        """Return the report of some steps; `head` are its first five fields."""
+        """The report of some steps; `head` are its first five fields."""
         return cls.model_validate(
             {
                 **head,
@@ -141,11 +143,7 @@ class Report(BaseModel):
 
     @classmethod
     def read(cls, export_path: AnyPath) -> Report:
-        """Return the report of a finished run.
-
-        Raises:
-            DataError: nothing was run to that path, or its report is damaged.
-        """
+        """The report of a finished run."""
         path = run_folder(export_path) / "report.json"
         try:
             return cls.model_validate_json(read_file(path))
@@ -172,7 +170,7 @@ def is_failure(operator: Operator, column: str, value: object) -> bool:
 
 
 def may_fail(operator: Operator) -> bool:
-    """Return whether `--retry_missing` can compute rows of the operator again."""
+    """Whether `--retry_missing` can compute rows of the operator again."""
     if operator.asks_server:
         return True
     one_by_one = isinstance(operator, Mapper) and operator.scope is Scope.ROW
@@ -183,7 +181,7 @@ def may_fail(operator: Operator) -> bool:
 
 
 def count_retryable(operator: Operator, line: StepReport) -> int:
-    """Return how many values are missing for a reason that another attempt may not meet."""
+    """How many values are missing for a reason that another attempt may not meet."""
     if not may_fail(operator):
         return 0
     if operator.asks_server:
@@ -197,7 +195,7 @@ def count_retryable(operator: Operator, line: StepReport) -> int:
 
 
 def count_dropped(operator: Operator, line: StepReport) -> int:
-    """Return how many prompts were dropped for a reason that another attempt may not meet."""
+    """How many prompts were dropped for a reason that another attempt may not meet."""
     if not isinstance(operator, RolloutMapper):
         return 0
     return sum(n for reason, n in line.dropped.items() if reason in operator.may_pass)
@@ -224,7 +222,7 @@ _WEIGHTS = ("loss_weight", "token_weight")
 
 
 def masked_by(name: str) -> str | None:
-    """Return the weight that a name in a summary has the masks of: `token_weight_masked`, say."""
+    """The weight that a name in a summary has the masks of: `token_weight_masked`, say."""
     weight = name.removesuffix(_MASKED)
     return weight if name != weight and weight in _WEIGHTS else None
 
@@ -273,7 +271,7 @@ def _moments(column: pa.Array) -> dict[str, Any]:
 
 
 def _has_numbers(kind: pa.DataType) -> bool:
-    """Return whether a type is that of lists of numbers."""
+    """Whether a type is that of lists of numbers."""
     is_number = (pa.types.is_floating, pa.types.is_integer)
     return is_list(kind) and any(is_kind(kind.value_type) for is_kind in is_number)
 
@@ -336,7 +334,7 @@ def check_not_empty(recipe: Recipe, report: Report) -> None:
 
 
 def empty_result(operator: Operator, line: StepReport) -> str | None:
-    """Return what a step came to, if that is nothing.
+    """What a step came to, if that is nothing.
 
     A reward component without a single value is a failure, unless the operator says of every reason
     that it is none (`not_failures`).
@@ -387,6 +385,7 @@ class StepLog:
         summaries: figures of the written columns, one for each part.
         decisions: about dropped rows, one table for each part.
         matches: what the condition of the step matches; None: it has none.
+        reasons: what the reasons of its operator mean.
     """
 
     def __init__(self, step: str) -> None:
@@ -400,9 +399,11 @@ class StepLog:
         self.summaries: list[Summary] = []
         self.decisions: list[pa.Table] = []
         self.matches: MatchLog | None = None
+        self.reasons: Mapping[str, str] = {}
 
     def match(self, operator: Operator, before: Frame) -> None:
-        """Add what the condition of the step's operator matches."""
+        """Add what the step's operator says: which rows it is about, and what reasons mean."""
+        self.reasons = operator.reasons
         self._add_matches(MatchLog.of(operator, before))
 
     def _add_matches(self, found: MatchLog | None) -> None:
@@ -442,14 +443,15 @@ class StepLog:
         self.summaries += other.summaries
         self.decisions += other.decisions
         self._add_matches(other.matches)
+        self.reasons = self.reasons or other.reasons
 
     def take_decisions(self) -> pa.Table:
-        """Return the decisions so far, which leave the log; see `DECISIONS`."""
+        """The decisions so far, which leave the log; see `DECISIONS`."""
         found, self.decisions = self.decisions, []
         return pa.concat_tables([DECISIONS.empty_table(), *found])
 
     def report(self, *, cached: bool = False, retried: int = 0) -> StepReport:
-        """Return the step's line of the funnel."""
+        """The step's line of the funnel."""
         return StepReport(
             step=self._step,
             rows_in=self.rows_in,
@@ -463,6 +465,7 @@ class StepLog:
             logged=self.logged,
             columns=merge(self.summaries),
             written=sorted(self.written),
+            reasons={slug: self.reasons[slug] for slug in self.dropped if slug in self.reasons},
             matched=None if self.matches is None else self.matches.matched,
             unmatched="" if self.matches is None else self.matches.why_none(),
         )
@@ -475,7 +478,7 @@ class AuditLog:
         self.steps: dict[str, StepLog] = {}
 
     def step(self, name: str) -> StepLog:
-        """Return the log of a step; empty if there is none yet."""
+        """The log of a step; empty if there is none yet."""
         return self.steps.setdefault(name, StepLog(name))
 
     def merge(self, other: AuditLog) -> None:
@@ -484,13 +487,13 @@ class AuditLog:
             self.step(name).merge(log)
 
     def take_decisions(self) -> pa.Table:
-        """Return the decisions of all steps so far, which leave the log."""
+        """The decisions of all steps so far, which leave the log."""
         tables = [log.take_decisions() for log in self.steps.values()]
         return pa.concat_tables([DECISIONS.empty_table(), *tables])
 
 
 def decisions(frame: Frame, change: Change, step: str, first_row: int = 0) -> pa.Table:
-    """Return a row for each row of `frame` that `change` drops: row_id, step, reason.
+    """A row for each row of `frame` that `change` drops: row_id, step, reason.
 
     The id is the response's, else the prompt's, else `row N` of the dataset, counted from 1
     (`a new row` where an operator made it);
@@ -535,11 +538,7 @@ def write_decisions(folder: AnyPath, decisions: pa.Table) -> None:
 
 
 def read_decisions(folder: AnyPath) -> pa.Table:
-    """Return all decisions in a run folder, or in the folder of one of its steps, step by step.
-
-    Raises:
-        DataError: a file is damaged.
-    """
+    """All decisions in a run folder, or in the folder of one of its steps, step by step."""
     batches = [
         batch for file in decision_files(folder) for batch in _batches(file, list(DECISIONS.names))
     ]
@@ -554,7 +553,7 @@ def decided_rows(folder: AnyPath) -> Iterator[str | None]:
 
 
 def decision_files(folder: AnyPath) -> list[AnyPath]:
-    """Return the files of a step or, of a run folder, those of all its steps."""
+    """The files of a step or, of a run folder, those of all its steps."""
     inside: Iterable[AnyPath] = folder.iterdir() if folder.is_dir() else ()
     found = sorted(inside, key=str)
     steps = [path for path in found if _STEP.fullmatch(path.name)]

@@ -72,9 +72,6 @@ def run_resumable(
     Args:
         sizes: of each chunk, how many rows the step is about.
         before: called before rows of a chunk are computed.
-
-    Raises:
-        RejuiceError: what the operator raised; rows that were finished before it are kept.
     """
     with _sole_run(plan.folder(step)):
         rows = open_kept_rows(kept_folder(plan.cache, operator))
@@ -205,7 +202,6 @@ class _OpenRows:
             self.computed = Computed(self.computed.rows + lacking, self.computed.retried + retried)
             if lacking:
                 self._before()
-                self._operator.before_apply(chunk.table)
                 self._given[next(given)] = chunk
                 yield RowsOfChunk(chunk.table, sorted(chunk.lacking))
             else:  # Its rows are equal to some that were finished meanwhile.
@@ -269,11 +265,7 @@ class _OpenRows:
         self._rows.put(key, arrow_stream(as_table(result)).to_pybytes())
 
     def _checked(self, chunk: _Chunk, row: int, change: Change) -> Change:
-        """A change to a row, once it is known that it can be kept.
-
-        Raises:
-            OperatorError: it does not fit what the operator declares, or the rows before it.
-        """
+        """A change to a row, once it is known that it can be kept."""
         try:
             return self._types.check(without_dictionaries(checked(self._operator, change, 1)))
         except OperatorError as error:
@@ -289,11 +281,7 @@ class _OpenRows:
         self._task(1)
 
     def _commit(self, chunk: _Chunk, kept: Mapping[bytes, bytes] | None = None) -> None:
-        """Write what was done to all rows of a chunk.
-
-        Raises:
-            DataError: what was kept of a row is damaged.
-        """
+        """Write what was done to all rows of a chunk."""
         for row, result in chunk.dropped.items():
             self._keep(chunk.keys[row][0], result)
         n, kept = len(chunk.keys), self._kept(chunk.keys) if kept is None else kept

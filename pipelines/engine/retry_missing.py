@@ -31,11 +31,7 @@ _OPTION = "--retry_missing"
 
 
 def step_to_retry(recipe: Recipe, wanted: str | int) -> Step:
-    """The step of a recipe with this name or number.
-
-    Raises:
-        RecipeError: there is no such step, or it cannot have failed for a row.
-    """
+    """The step of a recipe with this name or number."""
     named = {name: s for s in recipe.steps for name in (s.name, str(s.number))}
     step = named.get(str(wanted))
     if step is None:

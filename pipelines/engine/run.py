@@ -83,11 +83,7 @@ def run(
     engine: RunEngine | None = "local",
     ray_address: str | None = None,
 ) -> Report:
-    """Run a recipe and write its export, decisions and report; `engine` is as in `cluster_of`.
-
-    Raises:
-        RejuiceError: bad recipe, bad data, a failing operator or a full disk, in one line.
-    """
+    """Run a recipe and write its export, decisions and report; `engine` is as in `cluster_of`."""
     recipe = recipe.offline()
     export = recipe.head.export_path
     this = Run(
@@ -121,16 +117,13 @@ def run(
 
 
 def cluster_of(recipe: Recipe, engine: RunEngine | None, ray_address: str | None) -> str | None:
-    """Return the address of the Ray cluster that runs a recipe; None: this machine runs it.
+    """The address of the Ray cluster that runs a recipe; None: this machine runs it.
 
     Args:
         recipe: what is to be run; its `executor_type` and `ray_address` hold where nothing else is
             given.
         engine: the engine; None: Ray where an address is given, else what the recipe has.
         ray_address: of the cluster, see `connected_to_ray`; None: what the recipe has.
-
-    Raises:
-        RecipeError: an address is given for an engine that is not Ray.
     """
     if engine == "local" and ray_address is not None:
         raise RecipeError(f"engine is local, and ray is {ray_address!r}", "give one of them")
@@ -294,11 +287,7 @@ class Run:
             self.computed.add(step.name)
 
     def write_export(self, hold: Hold) -> Report:
-        """Apply the commits of every chunk, and write the export, the decisions and the report.
-
-        Raises:
-            RejuiceError: in a store, another run has taken the export.
-        """
+        """Apply the commits of every chunk, and write the export, the decisions and the report."""
         plan = self.plan
         with placed(hold, recipe_mark(self.recipe)) as place:
             log = write_parts(plan, place, self.workers, self.progress)
@@ -327,11 +316,7 @@ class Run:
     # know.
 
     def check_before_all(self) -> None:
-        """Check the cluster, and what the steps need that are certain to compute something.
-
-        Raises:
-            EngineError: such a step, or the cluster of Ray, cannot be used.
-        """
+        """Check the cluster, and what the steps need that are certain to compute something."""
         if self.cluster is not None:
             _ = self.workers  # They connect. Else what is sampled first is paid for in vain.
         for step in self.plan.steps:
@@ -345,11 +330,7 @@ class Run:
                 self.check_step(step)
 
     def check_before_rows_of(self, step: Step) -> None:
-        """Check what the steps need after one that is about to compute rows.
-
-        Raises:
-            EngineError: such a step cannot run.
-        """
+        """Check what the steps need after one that is about to compute rows."""
         self.forget_after(step)
         if isinstance(step.operator, ResumableOperator) and step.operator.has_results():
             return  # What it finds, such as recorded responses, the steps after it may know.
@@ -444,7 +425,7 @@ def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> tuple[Step
 
 
 def _lines_about_prompts(plan: Plan) -> list[str]:
-    """Return what the first chunk shows about rows that were taken for the same prompt."""
+    """What the first chunk shows about rows that were taken for the same prompt."""
     lines = list[str]()
     for step in plan.steps if plan.source.rows else ():
         if isinstance(step.operator, PromptTemplateMapper):

@@ -58,7 +58,7 @@ class StepResult(NamedTuple):
 
     @classmethod
     def of(cls, change: Change, rows_in: int, seconds: float = 0.0) -> StepResult:
-        """Return the result of a change, with its summary."""
+        """The result of a change, with its summary."""
         return cls(change, rows_in, seconds, summarise(change.columns))
 
 
@@ -82,11 +82,7 @@ def run_step(
     summary: bool = True,
     first_row: int = 0,
 ) -> StepResult:
-    """Compute what a step does to a whole frame, whatever its scope.
-
-    Raises:
-        RejuiceError: what the operator raised, with the step in front.
-    """
+    """Compute what a step does to a whole frame, whatever its scope."""
     start = clock()
     with prefix_errors_with_step(step):
         own = compute_change(step.operator, matching(step.operator, frame), first_row)
@@ -119,9 +115,6 @@ def apply_steps(
 
     Returns:
         The frame after the last step.
-
-    Raises:
-        RejuiceError: what a step raised.
     """
     for step in steps:
         result = run(step, frame)
@@ -141,11 +134,7 @@ def run_in_memory(
     keep_stats: bool = False,
     keep_hashes: bool = False,
 ) -> pa.Table:
-    """The rows that are left of `table` after some operators: the reference for every engine.
-
-    Raises:
-        RejuiceError: what an operator raised, with its step in front.
-    """
+    """The rows that are left of `table` after some operators: the reference for every engine."""
 
     def run_and_close(step: Step, frame: Frame) -> StepResult:
         try:
@@ -165,11 +154,7 @@ def known_change(change: Change) -> RunStep:
 
 
 def whole_result(step: Step, frame: Frame, result: StepResult) -> StepResult:
-    """Return what a step did to a frame, from what it did to the rows that its condition matches.
-
-    Raises:
-        RejuiceError: what they were does not fit the other rows.
-    """
+    """What a step did to a frame, from what it did to the rows that its condition matches."""
     with prefix_errors_with_step(step):
         change = over_all_rows(step.operator, frame, result.change)
     return result._replace(change=change, rows_in=frame.num_rows)
@@ -201,11 +186,7 @@ _NETWORK = (ConnectionError, TimeoutError, socket.gaierror)
 
 
 def read_columns(operator: Operator, frame: Frame) -> pa.Table:
-    """Return the columns an operator reads, whether its condition matches or not.
-
-    Raises:
-        DataError: a column is missing.
-    """
+    """The columns an operator reads, whether its condition matches or not."""
     reads = operator.reads()
     if reads == ALL:
         return frame.table()
@@ -219,11 +200,7 @@ def read_columns(operator: Operator, frame: Frame) -> pa.Table:
 
 
 def digest(operator: Operator, frame: Frame) -> pa.Table:
-    """Return what an operator of dataset scope keeps of some rows: of those that it is about.
-
-    Raises:
-        RejuiceError: as `apply_operator` does; also where the digest has not one row for each row.
-    """
+    """What an operator of dataset scope keeps of some rows: of those that it is about."""
     return _digest(operator, matching(operator, frame))
 
 
@@ -240,33 +217,20 @@ def _digest(operator: Operator, frame: Frame) -> pa.Table:
 
 
 def apply_operator(operator: Operator, table: pa.Table, num_rows: int) -> Change:
-    """Run `operator.apply` on a view (or, for dataset scope, on all digests) of `num_rows` rows.
-
-    Raises:
-        RejuiceError: what the operator raised, or an `OperatorError` where it failed otherwise.
-    """
+    """Run `operator.apply` on a view (or, for dataset scope, on all digests) of `num_rows` rows."""
     with attribute_operator_errors(operator):
-        operator.before_apply(table)
         change = checked(operator, operator.apply(table), num_rows)
     return without_dictionaries(change)
 
 
 def apply_to_digests(operator: Operator, digests: Sequence[pa.Table]) -> list[Change]:
-    """Return the change to each part of a dataset, decided from the digests of all parts together.
-
-    Raises:
-        RejuiceError: as `apply_operator` does.
-    """
+    """The change to each part of a dataset, decided from the digests of all parts together."""
     starts = [0, *accumulate(table.num_rows for table in digests)]
     return list(split(decide(operator, digests), starts))
 
 
 def decide(operator: Operator, digests: Sequence[pa.Table]) -> Change:
-    """Return the change to all rows of these digests, one part after the other.
-
-    Raises:
-        RejuiceError: as `apply_operator` does.
-    """
+    """The change to all rows of these digests, one part after the other."""
     try:
         table = pa.concat_tables(digests, promote_options="permissive")
     except pa.ArrowTypeError as error:
@@ -276,11 +240,7 @@ def decide(operator: Operator, digests: Sequence[pa.Table]) -> Change:
 
 
 def compute_change(operator: Operator, frame: Frame, first_row: int = 0) -> Change:
-    """Return the change an operator makes to the rows that it is about, whatever its scope.
-
-    Raises:
-        RejuiceError: what the operator raised; where its code failed, with the rows.
-    """
+    """The change an operator makes to the rows that it is about, whatever its scope."""
     reduce = _digest if operator.scope is Scope.DATASET else read_columns
     table = reduce(operator, frame)
     try:
@@ -315,7 +275,7 @@ def _fails(operator: Operator, table: pa.Table) -> bool:
 
 
 def without_dictionaries(change: Change) -> Change:
-    """Return a change whose columns are plain: each chunk would have a dictionary of its own."""
+    """A change whose columns are plain: each chunk would have a dictionary of its own."""
     columns = {name: _decoded(column) for name, column in change.columns.items()}
     return change._replace(columns=columns)
 

@@ -6,10 +6,9 @@ written as the export would be. Steps that call a model, a server or another lib
 
 from __future__ import annotations
 
-import bisect
 from collections import Counter
 from collections.abc import Iterator
-from itertools import accumulate, takewhile
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -28,7 +27,7 @@ from ...operators import (
 from ...operators.arrow_compute import pc
 from ...operators.columns import at_path, columns_of, has_box, is_list, is_text
 from ..dataset.files import is_folder
-from ..dataset.read import Dataset
+from ..dataset.read import Dataset, place_of
 from ..dataset.write import writer
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
@@ -53,11 +52,7 @@ _WRITTEN = 100
 
 
 def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
-    """Return lines about what the first rows show that is worth a look.
-
-    Raises:
-        RejuiceError: with the line with which the run would end.
-    """
+    """Return lines about what the first rows show that is worth a look."""
     steps = list(takewhile(_is_tried, recipe.steps))
     lines, frame = list[str](), Frame.of(dataset.first_rows)
     try:
@@ -69,7 +64,8 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
         if any(step.operator.scope is not Scope.ROW for step in recipe.steps):
             whole = dataset.is_small()
             made = apply_steps(steps, Frame.of(dataset.table())) if whole else frame
-            check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: _place(dataset, row))
+            files = [(str(file), table.num_rows) for file, table in dataset.first_tables]
+            check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: place_of(row, files))
     except RejuiceError as error:
         raise error.at(str(dataset.spec)) from None
     _try_to_write(recipe, frame)
@@ -97,16 +93,6 @@ def unmatched_warnings(recipe: Recipe) -> Iterator[str]:
         if match is not None:
             yield from unmatched_lines([(recipe.where(step), match.why_none())])
         written.update(step.operator.writes())
-
-
-def _place(dataset: Dataset, row: int) -> str:
-    """Return what to call a row of the first rows, given its number from 0."""
-    if len(dataset.files) == 1:
-        return f"row {row + 1}"
-    sizes = [table.num_rows for _, table in dataset.first_tables]
-    begins = list(accumulate(sizes, initial=0))
-    at = bisect.bisect_right(begins, row) - 1
-    return f"row {row - begins[at] + 1} of {dataset.first_tables[at][0]}"
 
 
 def _of_sources(recipe: Recipe, rows: pa.Table) -> Iterator[str]:
@@ -167,7 +153,7 @@ def _of_references(recipe: Recipe, step: Step, rows: pa.Table, frame: Frame) -> 
 
 
 def _ungradable(step: Step, frame: Frame, verifier: MathVerifyMapper) -> list[str]:
-    """Return which types the references have, unless all are numbers, and which are no use."""
+    """Which types the references have, unless all are numbers, and which are no use."""
     references = frame.select(["reference"])["reference"].to_pylist()
     # The column of types may be made by a step in between.
     rows = frame.table() if set(verifier.reads()) - {"response"} <= {*frame.column_names} else None

@@ -49,7 +49,6 @@ class Workers(Protocol):
 
         Raises:
             Exception: what the work raised.
-            RejuiceError: workers have died again and again.
         """
         ...
 
@@ -138,7 +137,7 @@ class LocalWorkers:
 def worker_died(
     what: str, steps: Sequence[Step], items: Collection[int], count: int, cause: str
 ) -> EngineError:
-    """Return the error of an item, one of these, whose workers died `TRIES` times."""
+    """The error of an item, one of these, whose workers died `TRIES` times."""
     where = f"step {steps[0].number} {steps[0].name}" if steps else ""
     parts = " or ".join(str(item + 1) for item in sorted(items))
     found = f"the {what} of part {parts} of {count} died {TRIES} times: {cause}"
@@ -146,7 +145,7 @@ def worker_died(
 
 
 def _exit_codes(error: BrokenExecutor) -> str:
-    """Return what is short of the page that loky writes when a worker ends."""
+    """What is short of the page that loky writes when a worker ends."""
     found = re.search(r"exit codes of the workers are \{(.+)\}", str(error))
     return found[1] if found else str(error).partition("\n")[0]
 

@@ -48,11 +48,7 @@ class OfNode(NamedTuple):
 
 
 def on_each_node(function: Callable[..., Any], *arguments: Any) -> list[OfNode]:
-    """Call a function once on each node that may run tasks.
-
-    Raises:
-        EngineError: it failed on a node, such as one where rejuice is not installed.
-    """
+    """Call a function once on each node that may run tasks."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -78,14 +74,13 @@ def on_each_node(function: Callable[..., Any], *arguments: Any) -> list[OfNode]:
 
 
 def nodes_that_cannot_read(folder: AnyPath) -> list[str]:
-    """Return the nodes of the connected Ray cluster that do not see what is written into a folder.
+    """The nodes of the connected Ray cluster that do not see what is written into a folder.
 
     Args:
         folder: one on disk is made where it does not exist; one of an object store is the same
             from everywhere.
 
     Raises:
-        EngineError: as `on_each_node`.
         OSError: this process cannot write into the folder.
     """
     if isinstance(folder, RemotePath):
@@ -104,7 +99,6 @@ def check_shared(folder: AnyPath, what: str) -> None:
     """Check that all nodes of the connected Ray cluster share a folder.
 
     Raises:
-        EngineError: a node does not see it; or as `on_each_node`.
         OSError: this process cannot write into it.
     """
     nodes = nodes_that_cannot_read(folder)
@@ -115,7 +109,7 @@ def check_shared(folder: AnyPath, what: str) -> None:
 
 
 def reads_text(token: Path, text: str) -> bool:
-    """Return whether a file has the text, now or within a few seconds."""
+    """Whether a file has the text, now or within a few seconds."""
     end = time.monotonic() + _WAIT_S
     while True:
         try:
@@ -249,7 +243,7 @@ def _set_up(setup: _Setup) -> None:
 
 @lru_cache(maxsize=1)
 def _fetched(reference: Any) -> Callable[[int], Any]:
-    """Return the work of a stage, unpickled once per process."""
+    """The work of a stage, unpickled once per process."""
     import ray
 
     work: Callable[[int], Any] = ray.get(reference)
@@ -267,9 +261,6 @@ def _check_nodes(plan: Plan, setup: _Setup) -> int:
 
     Returns:
         How many nodes there are.
-
-    Raises:
-        EngineError: one does not.
     """
     import ray
 

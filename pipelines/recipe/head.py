@@ -25,7 +25,6 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic.fields import FieldInfo
 from typing_extensions import Self
 
 from ...operators import RecipeError
@@ -85,11 +84,7 @@ class GeneratedDataset(Config):
         return self
 
     def first_rows(self, path: Path) -> pa.Table:
-        """Return the first rows that `write` would write to a path.
-
-        Raises:
-            RejuiceError: as `write`, but it does not count the problems that there are.
-        """
+        """The first rows that `write` would write to a path."""
         from ..demo.datasets import check_format, first_rows
 
         check_format(path)
@@ -98,11 +93,7 @@ class GeneratedDataset(Config):
         return first_rows(name, self._demo_options())
 
     def write(self, path: Path) -> None:
-        """Write the dataset.
-
-        Raises:
-            RejuiceError: the path has no known format, or there are fewer problems.
-        """
+        """Write the dataset."""
         from ..demo.datasets import write_dataset
 
         write_dataset(path, self.type, self._demo_options())
@@ -124,11 +115,7 @@ _BLOCK = ("configs", "max_sample_num")
 
 
 def dataset_paths(value: Any) -> DatasetPath | tuple[DatasetPath, ...]:
-    """Return the path, or the paths, that `dataset_path` names.
-
-    Raises:
-        ValueError: it names none.
-    """
+    """The path, or the paths, that `dataset_path` names."""
     if isinstance(value, list | tuple):
         if not value:
             raise ValueError("it is an empty list; give a path")
@@ -150,12 +137,10 @@ def _path(value: Any) -> DatasetPath:
     raise ValueError(f"{shown(value)} is no path; give one, or a list of them")
 
 
-def checked_block(value: Any) -> dict[str, Any]:
-    """Return a `dataset` block in Data-Juicer's form, its local paths as paths.
-
-    Raises:
-        ValueError: it is not in that form, or asks for what is not read here.
-    """
+def checked_block(value: Any) -> dict[str, Any] | None:
+    """A `dataset` block in Data-Juicer's form, its local paths as paths; an empty one is none."""
+    if not value:
+        return None
     if not isinstance(value, Mapping):
         raise ValueError("it is no mapping; write `dataset: {configs: [{type: local, path: …}]}`")
     _check_keys(value, _BLOCK)
@@ -184,9 +169,8 @@ def _checked_config(value: Any, number: int) -> dict[str, Any]:
         raise ValueError(f"{where} has no path; give one")
     weight = value.get("weight")
     if weight is not None and (not isinstance(weight, int | float) or not 0 <= weight < inf):
-        raise ValueError(
-            f"the weight of {where} is {shown(weight)}; give a number that is not negative"
-        )
+        found = f"the weight of {where} is {shown(weight)}"
+        raise ValueError(f"{found}; give a number that is not negative")
     if kind == "local":
         _check_keys(value, _LOCAL, where)
         on_disk = to_path(str(path))  # The path of a store is text, as it is in YAML.
@@ -210,19 +194,18 @@ def _check_keys(found: Mapping[str, Any], known: Sequence[str], where: str = "it
 def parts(
     paths: DatasetPath | tuple[DatasetPath, ...] | None, block: Mapping[str, Any] | None
 ) -> tuple[DatasetPart, ...]:
-    """Return the parts of the dataset that `dataset_path`, or else the block, describes."""
+    """The parts of the dataset that `dataset_path`, or else the block, describes."""
     if paths is not None:
         several = paths if isinstance(paths, tuple) else (paths,)
         return tuple(DatasetPart(path) for path in several)
-    return tuple(_part(each) for each in (block or {}).get("configs", ()))
-
-
-def _part(config: Mapping[str, Any]) -> DatasetPart:
-    if config["type"] == "local":
-        return DatasetPart(to_path(config["path"]), _weight(config))
-    options = {key: config.get(key) for key in ("split", "limit", "data_files", "data_dir")}
-    of_hub = HubDataset(str(config["path"]), config.get("name"), **options)
-    return DatasetPart(of_hub, _weight(config))
+    found = list[DatasetPart]()
+    for config in (block or {}).get("configs", ()):
+        path: DatasetPath = to_path(config["path"])
+        if config["type"] == "remote":
+            options = {key: config.get(key) for key in ("split", "limit", "data_files", "data_dir")}
+            path = HubDataset(str(config["path"]), config.get("name"), **options)
+        found.append(DatasetPart(path, _weight(config)))
+    return tuple(found)
 
 
 def _weight(config: Mapping[str, Any]) -> float:
@@ -231,28 +214,21 @@ def _weight(config: Mapping[str, Any]) -> float:
 
 
 def selection(columns: Mapping[str, str] | Sequence[str] | None) -> Selection:
-    """Return which columns `columns` selects, and what it calls them.
-
-    Raises:
-        ValueError: it selects none, or gives two the same name.
-    """
+    """Which columns `columns` selects, and what it calls them."""
     if columns is None:
         return Selection()
     if not columns:
         raise ValueError("it selects no column; name one, or leave it out")
-    pairs = columns.items() if isinstance(columns, Mapping) else zip(columns, columns, strict=True)
-    names = tuple((old, new) for old, new in pairs)
-    seen = set[str]()
-    for _, new in names:
-        if new in seen:
+    names = dict(columns) if isinstance(columns, Mapping) else {name: name for name in columns}
+    new_names = [*(names.values() if isinstance(columns, Mapping) else columns)]
+    for new in new_names:
+        if new_names.count(new) > 1:
             raise ValueError(f"two columns are called '{new}'; rename one")
-        seen.add(new)
-    return Selection(names)
+    return Selection(tuple(names.items()))
 
 
 # --- The head of a recipe: its settings, checked, with one line for each mistake ------
 
-_CUSTOM = "custom_operator_paths"
 _PATHS_SCHEMA = {
     "anyOf": [
         {"type": "string", "minLength": 1},
@@ -266,10 +242,6 @@ def _dumped_paths(value: Any, info: SerializationInfo) -> Any:
     if isinstance(value, tuple):
         return [_dumped_paths(each, info) for each in value]
     return None if value is None else dumped_path(value, info)
-
-
-def _checked_block(value: Any) -> Any:
-    return checked_block(value) if value else None
 
 
 class Head(Config):
@@ -286,7 +258,7 @@ class Head(Config):
     """A .jsonl, .json, .parquet or .arrow file, .jsonl.gz or .jsonl.zst, a folder of such files, a
     pattern such as data/*.parquet, a list of these, or one of the hub such as
     hf://datasets/openai/gsm8k?config=main&split=train."""
-    dataset: Annotated[dict[str, Any] | None, BeforeValidator(_checked_block)] = None
+    dataset: Annotated[dict[str, Any] | None, BeforeValidator(checked_block)] = None
     """Instead of `dataset_path`, as Data-Juicer writes it: several datasets with weights, or one of
     the hub."""
     columns: dict[str, str] | tuple[str, ...] | None = None
@@ -391,11 +363,7 @@ class Head(Config):
         return found.get(path.resolve())
 
     def write_missing(self, *paths: AnyPath | None) -> list[Path]:
-        """Write those of some files that do not exist and are generated; returns them.
-
-        Raises:
-            RejuiceError: as `GeneratedDataset.write`.
-        """
+        """Write those of some files that do not exist and are generated; returns them."""
         written = list[Path]()
         for path in paths:
             dataset = self.generated(path)
@@ -418,11 +386,7 @@ def position(path: Path, line: int | None, place: str = "") -> str:
 
 
 def check_keys(path: Path, document: Mapping[str, Any], lines: Mapping[str, int]) -> None:
-    """Check the names of the top-level keys, before one that is misspelled counts as missing.
-
-    Raises:
-        RecipeError: neither a recipe nor Data-Juicer has a key of that name.
-    """
+    """Check the names of the top-level keys, before one that is misspelled counts as missing."""
     known = (*Head.model_fields, "process", *sorted(settings.KEYS))
     for key in document:
         if isinstance(key, str) and key not in known:
@@ -436,12 +400,7 @@ def checked_head(
     lines: Mapping[str, int],
     overrides: Collection[str],
 ) -> Head:
-    """Return the head of a recipe.
-
-    Raises:
-        RecipeError: a key is unknown or missing, has a value that does not fit, or would change
-            rows under `dj-process` and not here.
-    """
+    """The head of a recipe."""
     check_keys(path, document, lines)
     # Data-Juicer, too, reads `dataset` only where there is no `dataset_path`.
     second = "dataset" if document.get("dataset_path") else "dataset_path"
@@ -449,11 +408,10 @@ def checked_head(
         document = {key: value for key, value in document.items() if key != second}
     elif "dataset_path" not in document:
         raise _head_error(position(path, None), ("dataset_path",), "missing", "", None)
-    for refused in settings.refusals(document):
-        line = None if refused.key in overrides else lines.get(refused.key)
-        raise RecipeError(refused.found, refused.right, where=position(path, line))
-    theirs = settings.KEYS
-    ours = {key: value for key, value in document.items() if key not in theirs}
+    for key, found, right in settings.refusals(document):
+        line = None if key in overrides else lines.get(key)
+        raise RecipeError(found, right, where=position(path, line))
+    ours = {key: value for key, value in document.items() if key not in settings.KEYS}
     try:
         head = Head.model_validate(ours)
     except ValidationError as error:
@@ -465,12 +423,12 @@ def checked_head(
         line = None if given else next((lines[key] for key in keys if key in lines), None)
         where = position(path, line)
         raise _head_error(where, place, first["type"], first["msg"], first["input"]) from None
-    found = tuple(found_file(path.parent, file) for file in head.custom_operator_paths)
-    return head.model_copy(update={_CUSTOM: found})
+    files = tuple(found_file(path.parent, file) for file in head.custom_operator_paths)
+    return head.model_copy(update={"custom_operator_paths": files})
 
 
 def found_file(folder: Path, file: Path) -> Path:
-    """Return the absolute path of a file that a recipe in `folder` names."""
+    """The absolute path of a file that a recipe in `folder` names."""
     beside = (folder / file).absolute()
     return beside if beside.exists() or not file.exists() else file.absolute()
 
@@ -478,7 +436,7 @@ def found_file(folder: Path, file: Path) -> Path:
 def _head_error(
     where: str, place: tuple[int | str, ...], kind: str, message: str, found: Any
 ) -> RecipeError:
-    """Return one line from what pydantic reports of a key of the head, or of a section of it."""
+    """One line from what pydantic reports of a key of the head, or of a section of it."""
     names, section = _named(place)
     key = ".".join(names)
     if kind == "missing":
@@ -493,23 +451,17 @@ def _head_error(
 
 
 def _named(place: tuple[int | str, ...]) -> tuple[list[str], type[BaseModel]]:
-    names = list[str]()
+    """The names of a key and of the sections that it is in, and the innermost of these."""
+    names, rest = list[str](), list(place)
     section: type[BaseModel] = Head
-    keyed = False  # Whether the next name is a key of the user's, in a mapping of sections.
-    for at, name in enumerate(place):
-        names.append(str(name))
-        if keyed:
-            keyed = False
-            continue
+    while rest:
+        names.append(str(rest.pop(0)))
         field = section.model_fields.get(names[-1])
-        inner = _section(field)
-        if field is None or inner is None or at == len(place) - 1:
+        kinds = () if field is None else (field.annotation, *get_args(field.annotation))
+        inner = [kind for kind in kinds if isinstance(kind, type(BaseModel))]
+        if field is None or not inner or not rest:
             break
-        section, keyed = inner, get_origin(field.annotation) is dict
+        if get_origin(field.annotation) is dict:  # The next name is the user's.
+            names.append(str(rest.pop(0)))
+        section = inner[0]
     return names, section
-
-
-def _section(field: FieldInfo | None) -> type[BaseModel] | None:
-    """Return the model that a field holds; None where its value has no fields of its own."""
-    kinds = () if field is None else (field.annotation, *get_args(field.annotation))
-    return next((kind for kind in kinds if isinstance(kind, type(BaseModel))), None)

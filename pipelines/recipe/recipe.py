@@ -6,10 +6,10 @@ import dataclasses
 import re
 import sys
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import yaml
@@ -34,7 +34,6 @@ from .head import Head, check_keys, checked_head, position
 from .steps import (
     FILES,
     build_operator,
-    in_order,
     number_steps,
     of_files,
     operator_on_file,
@@ -109,29 +108,22 @@ class Recipe:
             **settings,
         }
         head = checked_head(path, document, {}, ())
-        steps = _steps(path, head, process, settings)
+        if not process:
+            raise RecipeError("'process' is empty", "make it a list of operators", where=name)
+        places = [position(path, None, f"step {number}") for number in range(1, len(process) + 1)]
+        entries = [
+            (place, each if isinstance(each, Operator) else split_entry(each, place))
+            for place, each in zip(places, process, strict=True)
+        ]
+        steps = _steps(path, head, entries, settings)
         if table is not None and SUFFIX not in table.column_names:
             for step in of_files(steps):
                 found = f"a table is of no file, and has no column '{SUFFIX}'"
                 where = f"{name}, step {step.number} {step.name}"
                 raise RecipeError(found, "give the path of a dataset", where=where)
-        theirs = KEYS
-        for_data_juicer = {key: value for key, value in document.items() if key in theirs}
-        _fill(self, path, head, steps, for_data_juicer, (), table, export_path is not None)
-
-    @classmethod
-    def of(
-        cls,
-        path: Path,
-        head: Head,
-        steps: Sequence[Step],
-        for_data_juicer: Mapping[str, Any],
-        step_lines: Sequence[int],
-    ) -> Self:
-        """Return a recipe that was read from a file."""
-        recipe = cls.__new__(cls)
-        _fill(recipe, path, head, tuple(steps), for_data_juicer, tuple(step_lines), None, True)
-        return recipe
+        vars(self).update(path=path, head=head, steps=steps, table=table)
+        vars(self).update(for_data_juicer=_of_data_juicer(document), step_lines=())
+        vars(self).update(has_export=export_path is not None)
 
     def __repr__(self) -> str:
         # Not the table, which may have any number of rows.
@@ -141,12 +133,12 @@ class Recipe:
 
     def replace(self, **changes: Any) -> Self:
         """This recipe with other attributes."""
-        recipe = type(self).__new__(type(self))
-        _fill(recipe, *(changes.get(f.name, getattr(self, f.name)) for f in fields(self)))
+        recipe = copy(self)
+        vars(recipe).update(changes)
         return recipe
 
     def offline(self) -> Self:
-        """Return the recipe of `rejuice run`: without the steps that are `on: train`.
+        """The recipe of `rejuice run`: without the steps that are `on: train`.
 
         Raises:
             RecipeError: it has no other.
@@ -154,7 +146,7 @@ class Recipe:
         return self._without("train")
 
     def in_training(self) -> Self:
-        """Return the recipe of `rejuice train`: without the steps that are `on: run`.
+        """The recipe of `rejuice train`: without the steps that are `on: run`.
 
         Raises:
             RecipeError: it has no other.
@@ -162,7 +154,7 @@ class Recipe:
         return self._without("run")
 
     def _without(self, place: str) -> Self:
-        """Return the recipe without the steps that are only there; the others are counted anew."""
+        """The recipe without the steps that are only there; the others are counted anew."""
         kept = [step for step in self.steps if step.operator.on != place]
         if len(kept) == len(self.steps):
             return self
@@ -179,12 +171,12 @@ class Recipe:
         return bool(self.step_lines)
 
     def dataset_spec(self) -> DatasetSpec:
-        """Return what it reads as its dataset."""
+        """What it reads as its dataset."""
         spec = self.head.dataset_spec
         return spec.with_suffix() if of_files(self.steps) else spec
 
     def opened(self, cache: AnyPath | None = None, *, verify: bool = False) -> Dataset:
-        """Return its dataset, of which nothing is read yet."""
+        """Its dataset, of which nothing is read yet."""
         spec = self.dataset_spec()
         spec = spec if cache is None else dataclasses.replace(spec, cache=cache)
         return Dataset(spec, workers=self.head.np, verify=verify)
@@ -200,17 +192,17 @@ class Recipe:
         return f"{self.line_of(step)}, step {step.number} {step.name}"
 
     def recordings(self) -> list[Path]:
-        """Return the files whose responses are returned instead of sampled."""
+        """The files whose responses are returned instead of sampled."""
         rollouts = [s.operator for s in self.steps if isinstance(s.operator, RolloutMapper)]
         paths = (each.recorded.path for each in rollouts if each.engine == "recorded")
         return [Path(path) for path in paths if path is not None]
 
     def setting_warnings(self) -> list[str]:
-        """Return one line, or none: the keys that have no effect here."""
+        """One line, or none: the keys that have no effect here."""
         return setting_warnings(self.for_data_juicer)
 
     def resolved(self) -> dict[str, Any]:
-        """Return the recipe with every default written out, ready for YAML."""
+        """The recipe with every default written out, ready for YAML."""
         head = self.head.model_dump(mode="json")
         return {**head, **self.for_data_juicer, "process": _process(self.steps)}
 
@@ -222,13 +214,9 @@ class Recipe:
         return {**self.resolved(), **to_jsonable_python(_absolute(self.head.model_dump()))}
 
     def part(self, steps: Sequence[Step], head: Mapping[str, Any]) -> dict[str, Any]:
-        """Return steps of the recipe as one of their own, ready for YAML.
+        """Some steps, as they are or changed, as a recipe with this head, ready for YAML.
 
-        Args:
-            steps: some of the recipe's steps, as they are or changed.
-            head: keys of the new recipe's head. `text_keys` and `custom_operator_paths`, which
-                decide what the steps are, are copied where `head` lacks them, and so is what the
-                export keeps.
+        What decides what the steps are, and what the export keeps, is copied where `head` lacks it.
         """
         every = {**self.head.model_dump(mode="json"), **head}
         kept = {key for key in ("keep_stats_in_res_ds", "keep_hashes_in_res_ds") if every[key]}
@@ -252,31 +240,22 @@ class Recipe:
         custom = load_files(self.head.custom_operator_paths)
         for step in self.steps:
             kind = type(step.operator)
-            is_foreign = issubclass(kind, ForeignOperator)
-            if not is_foreign and not _is_same(find(kind.name(), custom), kind):
-                raise RecipeError(
-                    f"{kind.__name__} is only defined in this Python process",
-                    "put it into a file and name that in custom_operator_paths",
-                    where=self.where(step),
-                )
-            for file in getattr(step.operator, FILES, ()):
-                if file.absolute() not in self.head.custom_operator_paths:
-                    raise RecipeError(
-                        f"only this step has {file} in {FILES}",
-                        f"give it in {FILES} of the recipe, too",
-                        where=self.where(step),
-                    )
+            known = kind if issubclass(kind, ForeignOperator) else find(kind.name(), custom)
+            file = _file(kind)  # Its class may have been loaded once more.
+            if known is not kind and not (known and file and _file(known) == file):
+                found = f"{kind.__name__} is only defined in this Python process"
+                right = "put it into a file and name that in custom_operator_paths"
+                raise RecipeError(found, right, where=self.where(step))
+            for named in getattr(step.operator, FILES, ()):
+                if named.absolute() not in self.head.custom_operator_paths:
+                    found = f"only this step has {named} in {FILES}"
+                    right = f"give it in {FILES} of the recipe, too"
+                    raise RecipeError(found, right, where=self.where(step))
         return dump(self.resolved())
 
 
-def _fill(recipe: Recipe, *values: Any) -> None:
-    """Set all attributes, in their order."""
-    for field, value in zip(fields(recipe), values, strict=True):
-        object.__setattr__(recipe, field.name, value)
-
-
 def _absolute(value: Any) -> Any:
-    """Return a value of a recipe's head, with absolute paths."""
+    """A value of a recipe's head, with absolute paths."""
     if isinstance(value, Path | RemotePath):
         return str(value.resolve())
     if isinstance(value, Mapping):
@@ -284,37 +263,39 @@ def _absolute(value: Any) -> Any:
     return [_absolute(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
-def _is_same(found: type[Operator] | None, kind: type[Operator]) -> bool:
-    """Return whether a class that was found by its name is this one, perhaps loaded once more."""
-    return found is kind or (found is not None and _file(found) == _file(kind) is not None)
-
-
 def _file(kind: type[Operator]) -> str | None:
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
     return str(Path(file).resolve()) if file else None
 
 
+def _of_data_juicer(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key in KEYS}
+
+
 def _steps(
     path: Path,
     head: Head,
-    process: Sequence[Operator | str | Mapping[str, Any]],
+    entries: Sequence[tuple[str, Operator | tuple[str, dict[str, Any]]]],
     document: Mapping[str, Any],
+    *,
+    with_code: bool = True,
 ) -> tuple[Step, ...]:
-    if not process:
-        raise RecipeError("'process' is empty", "make it a list of operators", where=str(path))
-    custom = load_files(head.custom_operator_paths)
+    """The steps of a recipe, each an operator or its name and fields, and where it is."""
+    custom = load_files(head.custom_operator_paths) if with_code else {}
     operators = list[Operator]()
-    for number, entry in enumerate(process, 1):
+    for place, entry in entries:
         if isinstance(entry, Operator):
             operators.append(entry)
             continue
-        where = position(path, None, f"step {number}")
-        kind, values = split_entry(entry, where)
-        values = with_function_file(kind, values, path.parent)
+        kind, fields = entry
         try:
-            operators.append(build_operator(kind, values, custom, head, document))
+            fields = with_function_file(kind, fields, path.parent)
+            if with_code:
+                operators.append(build_operator(kind, fields, custom, head, document))
+            else:
+                operators.append(operator_on_file(kind, fields, head, document))
         except RecipeError as error:
-            raise error.at(f"{where} {shortened(kind)}") from None
+            raise error.at(f"{place} {shortened(kind)}") from None
     return number_steps(operators)
 
 
@@ -341,9 +322,6 @@ def load_without_code(path: Path, overrides: Mapping[str, str] | None = None) ->
     """Read a recipe as `load` does, but import no file that it names, to look at a stored run.
 
     Operators of such files are `StoredOperator`s: their names and fields, which are not checked.
-
-    Raises:
-        RecipeError: as `load`.
     """
     return _load(path, overrides or {}, with_code=False)
 
@@ -365,29 +343,19 @@ def _load(path: Path, overrides: Mapping[str, str], *, with_code: bool) -> Recip
     _override(document, fields, overrides)
     know_named([document, fields])
     head = checked_head(path, document, read.key_lines, overrides)
-    custom = load_files(head.custom_operator_paths) if with_code else {}
-    steps = list[Step]()
-    for number, (place, name, (kind, _)) in enumerate(zip(places, names, parts, strict=True), 1):
-        try:
-            values = with_function_file(kind, fields[name], path.parent)
-            if with_code:
-                operator = build_operator(kind, values, custom, head, document)
-            else:
-                operator = operator_on_file(kind, values, head, document)
-            steps.append(Step(number, name, operator))
-        except RecipeError as error:
-            raise error.at(f"{place} {shortened(kind)}") from None
-    theirs = KEYS
-    for_data_juicer = {key: value for key, value in document.items() if key in theirs}
-    return Recipe.of(path, head, in_order(steps), for_data_juicer, lines)
+    entries = [
+        (place, (kind, fields[name]))
+        for place, name, (kind, _) in zip(places, names, parts, strict=True)
+    ]
+    recipe = Recipe.__new__(Recipe)
+    steps = _steps(path, head, entries, document, with_code=with_code)
+    vars(recipe).update(path=path, head=head, steps=steps, step_lines=lines)
+    vars(recipe).update(for_data_juicer=_of_data_juicer(document), table=None, has_export=True)
+    return recipe
 
 
 def read_document(path: Path) -> Document:
-    """Return the YAML of a recipe, of which nothing is checked but that it is a mapping.
-
-    Raises:
-        RecipeError: it cannot be read, or is no mapping.
-    """
+    """The YAML of a recipe, of which nothing is checked but that it is a mapping."""
     if path.exists() and not path.is_file():
         raise RecipeError(f"{path} cannot be read: it is not a file", "give a YAML file")
     try:
@@ -399,13 +367,12 @@ def read_document(path: Path) -> Document:
     try:
         document = parse_document(text)
     except YAMLError as error:
-        raise RecipeError(*describe(error), where=position(path, line_of(error))) from None
+        raise _not_yaml(error, path) from None
     if not isinstance(document.value, dict):
         kinds = {"NoneType": "empty", "list": "a list", "str": "a text"}
-        found = kinds.get(type(document.value).__name__, "a number")
-        raise RecipeError(
-            f"a recipe is a mapping, this is {found}", "start with dataset_path:", where=str(path)
-        )
+        kind = kinds.get(type(document.value).__name__, "a number")
+        found = f"a recipe is a mapping, this is {kind}"
+        raise RecipeError(found, "start with dataset_path:", where=str(path))
     return document
 
 
@@ -427,17 +394,12 @@ def _override(
 
 
 def option_value(key: str, text: str) -> Any:
-    """Return the value of an option of the command line, which is YAML.
-
-    Raises:
-        RecipeError: it is not.
-    """
+    """The value of an option of the command line, which is YAML."""
     try:
         return parse(text) if text else text
     except YAMLError:
-        raise RecipeError(
-            f"{shown(text)} is not YAML", "quote the value", where=f"--{key}"
-        ) from None
+        found = f"{shown(text)} is not YAML"
+        raise RecipeError(found, "quote the value", where=f"--{key}") from None
 
 
 def set_field(fields: dict[str, Any], path: Sequence[str], value: Any) -> None:
@@ -453,12 +415,9 @@ def set_field(fields: dict[str, Any], path: Sequence[str], value: Any) -> None:
 
 # --- YAML text to values, and back: the same values as `dj-process` reads ------------
 #
-# PyYAML, and not ruamel.yaml, although ruamel.yaml finds a key that is given twice by itself. Both
-# runners read one file, and Data-Juicer reads it by jsonargparse, that is by PyYAML's YAML 1.1 with
-# two changes: `1e-6` is a number, and a date is text. Of ruamel.yaml 0.19.1's two modes, YAML 1.2
-# reads `yes`, `off`, `010`, `0o10`, `09`, `+.5` and `1:30` otherwise, and YAML 1.1 takes `n: 8` for
-# `false: 8` and a date for a date. It takes 12 ms for a recipe where PyYAML takes 7. So the changes
-# of jsonargparse are made here, and a test compares the two readers value by value.
+# PyYAML, and not ruamel.yaml, which reads `yes`, `010`, `1:30` or `n: 8` otherwise: Data-Juicer
+# reads the same file by jsonargparse, that is by PyYAML's YAML 1.1 with two changes, made here:
+# `1e-6` is a number, and a date is text. A test compares the two readers value by value.
 
 _FLOAT = "tag:yaml.org,2002:float"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
@@ -487,78 +446,47 @@ class Document(NamedTuple):
 
 
 def parse(text: str) -> Any:
-    """Return the value of a YAML document of names and literals.
-
-    Raises:
-        YAMLError: not YAML, a key given twice, or a tag that would make an object.
-    """
-    with _errors_of_text():
-        return yaml.load(text, _Loader)
+    """The value of a YAML document of names and literals."""
+    return parse_document(text).value
 
 
 def parse_document(text: str) -> Document:
-    """Return the value of a YAML document, with its lines.
-
-    Raises:
-        YAMLError: as `parse`.
-    """
-    with _errors_of_text():
-        return _document(text)
-
-
-def _document(text: str) -> Document:
-    loader = _Loader(text)
+    """The value of a YAML document, with its lines."""
     try:
+        loader = _Loader(text)
         root = loader.get_single_node()
-        if root is None:
-            return Document(None, {}, {})
         # Built first: that also puts the keys of `<<: *anchor` among those of their mapping.
-        value = loader.construct_document(root)
-        pairs = root.value if isinstance(root, yaml.MappingNode) else []
-        item_lines = {
-            str(key.value): tuple(_line(item) for item in node.value)
-            for key, node in pairs
-            if isinstance(node, yaml.SequenceNode)
-        }
-        return Document(value, dict(_key_lines(root)), item_lines)
-    finally:
-        loader.dispose()
-
-
-@contextmanager
-def _errors_of_text() -> Iterator[None]:
-    """What PyYAML raises of a text, but does not name: it has no place."""
-    try:
-        yield
+        value = None if root is None else loader.construct_document(root)
     except RecursionError:
         raise YAMLError("its values are nested too deeply") from None
     except (ValueError, OverflowError) as error:  # Such as "\UFFFFFFFF", which is no character.
         raise YAMLError(str(error)) from None
+    pairs = root.value if isinstance(root, yaml.MappingNode) else []
+    item_lines = {
+        str(key.value): tuple(_line(item) for item in node.value)
+        for key, node in pairs
+        if isinstance(node, yaml.SequenceNode)
+    }
+    return Document(value, dict(_key_lines(root)), item_lines)
 
 
 def dump(document: Mapping[str, Any]) -> str:
-    """Return a document as YAML text, its keys in their order, that `parse` reads back as it is."""
+    """A document as YAML text, its keys in their order, that `parse` reads back as it is."""
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False)
 
 
-def line_of(error: YAMLError) -> int | None:
-    """Return the line on which a document is wrong, as far as that is known."""
-    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
-    return None if mark is None else mark.line + 1
+def _not_yaml(error: YAMLError, path: Path) -> RecipeError:
+    mark, problem = None, first_line(error)
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark, problem = error.problem_mark, str(error.problem)
+    found, right = f"not YAML ({problem})", "fix the line"
+    if tag := re.search(r"constructor for the tag '([^']+)'", problem):
+        found = f"tag '{tag[1]}' is not allowed"
+        right = "a recipe holds names and values, never code"
+    return RecipeError(found, right, where=position(path, mark.line + 1 if mark else None))
 
 
-def describe(error: YAMLError) -> tuple[str, str]:
-    """Return what is wrong with a document, and what would be right, on one line each."""
-    if not isinstance(error, yaml.MarkedYAMLError):
-        return f"not YAML ({first_line(error)})", "fix the line"
-    problem = str(error.problem)
-    tag = re.search(r"constructor for the tag '([^']+)'", problem)
-    if tag:
-        return f"tag '{tag[1]}' is not allowed", "a recipe holds names and values, never code"
-    return f"not YAML ({problem})", "fix the line"
-
-
-def _key_lines(node: yaml.Node, prefix: str = "") -> Iterator[tuple[str, int]]:
+def _key_lines(node: yaml.Node | None, prefix: str = "") -> Iterator[tuple[str, int]]:
     for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
         yield f"{prefix}{key.value}", _line(key)
         yield from _key_lines(value, f"{prefix}{key.value}.")
@@ -572,29 +500,17 @@ class _Loader(yaml.SafeLoader):
     """Names and literals only; a key that is given twice is an error."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Return the next node.
-
-        Raises:
-            YAMLError: an alias of a list or mapping that it is in, such as `&a [*a]`.
-        """
+        """The next node; not an alias of a list or mapping that it is in, such as `&a [*a]`."""
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()  # type: ignore[no-untyped-call]
             node = self.anchors.get(event.anchor)
             if node is not None and node.end_mark is None:  # Set where a node ends.
-                raise yaml.composer.ComposerError(
-                    None,
-                    None,
-                    f"'*{event.anchor}' is inside of what it stands for",
-                    event.start_mark,
-                )
+                problem = f"'*{event.anchor}' is inside of what it stands for"
+                raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
         return super().compose_node(parent, index)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """Return the value of a node.
-
-        Raises:
-            YAMLError: it has none, or one that neither a file nor a number of the machine holds.
-        """
+        """The value of a node, which is one that a file and a number of the machine can hold."""
         try:
             found = super().construct_object(node, deep)
             if isinstance(found, str):
@@ -609,12 +525,6 @@ class _Loader(yaml.SafeLoader):
         return found
 
 
-def _refuse_tag(loader: _Loader, node: yaml.Node) -> NoReturn:
-    """Sets, dates and bytes are no values of a recipe: JSON has none of them."""
-    problem = f"could not determine a constructor for the tag '{node.tag}'"
-    raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-
-
 class _Dumper(yaml.SafeDumper):
     """Quotes each text that a reader of YAML could take for something else."""
 
@@ -626,20 +536,23 @@ def _unique_keys(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]
             continue  # `<<: *anchor`: its keys may be given again.
         key: Hashable = loader.construct_object(key_node)
         if not isinstance(key_node, yaml.ScalarNode):
-            raise yaml.constructor.ConstructorError(
-                None, None, "a key is a list or a mapping", key_node.start_mark
-            )
-        if key in seen:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"key '{key}' is given twice", key_node.start_mark
-            )
-        seen.add(key)
+            problem = "a key is a list or a mapping"
+        elif key in seen:
+            problem = f"key '{key}' is given twice"
+        else:
+            seen.add(key)
+            continue
+        raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
     return loader.construct_mapping(node, deep=True)
 
 
+_NOT_JSON = ("binary", "omap", "pairs", "set", "timestamp")
+_Loader.yaml_constructors = {
+    tag: make
+    for tag, make in yaml.SafeLoader.yaml_constructors.items()
+    if not str(tag).endswith(_NOT_JSON)
+}
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_keys)
-for _kind in ("binary", "omap", "pairs", "set", "timestamp"):
-    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _refuse_tag)
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, form) for tag, form in forms if tag not in (_FLOAT, _TIMESTAMP)]
     for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -29,7 +28,6 @@ from ...operators import (
 from ...operators.columns import ADVANTAGES, CREDIT
 from ...operators.condition import exclude_each_other
 from ...operators.errors import shortened, shown, suggest
-from ...operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from ...operators.mapper.gdpo_advantage_mapper import GdpoAdvantageMapper
 from ...operators.mapper.importance_weight_mapper import ImportanceWeightMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
@@ -69,12 +67,15 @@ class StoredOperator(Operator):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name in the recipe."""
+        """The name in the recipe."""
         return cls.stored_name
 
-    def with_written(self, columns: Sequence[str]) -> StoredOperator:
-        """This operator, with the columns that it has written in a run."""
-        kind = _kind(self.name(), self.samples, tuple(columns))
+    def with_written(
+        self, columns: Sequence[str], reasons: Mapping[str, str] | None = None
+    ) -> StoredOperator:
+        """This operator, with the columns that it has written in a run, and why it dropped rows."""
+        known = tuple((reasons or {}).items())
+        kind = _kind(self.name(), self.samples, tuple(columns), known)
         common = {name: getattr(self, name) for name in COMMON_FIELDS}
         return build(kind, {**(self.model_extra or {}), **common})
 
@@ -103,25 +104,22 @@ class StoredOperator(Operator):
 def stored_operator(
     name: str, fields: Mapping[str, Any], *, samples: bool = False
 ) -> StoredOperator | None:
-    """Return the operator of a stored step; None where no operator can have this name."""
-    return build(_kind(name, samples, ()), fields) if _NAME.fullmatch(name) else None
+    """The operator of a stored step; None where no operator can have this name."""
+    return build(_kind(name, samples, (), ()), fields) if _NAME.fullmatch(name) else None
 
 
 @cache
-def _kind(name: str, samples: bool, written: Columns) -> type[StoredOperator]:
-    types = {
-        "stored_name": "ClassVar[str]",
-        "samples": "ClassVar[bool]",
-        "written": "ClassVar[Columns]",
-    }
-    values = {"stored_name": name, "samples": samples, "written": written}
-    return type(
-        "Stored", (StoredOperator,), {"__module__": __name__, "__annotations__": types, **values}
-    )
+def _kind(
+    name: str, samples: bool, written: Columns, reasons: tuple[tuple[str, str], ...]
+) -> type[StoredOperator]:
+    known = {"stored_name": name, "samples": samples, "written": written, "reasons": dict(reasons)}
+    types = dict.fromkeys(known, "ClassVar[Any]")
+    members = {"__module__": __name__, "__annotations__": types, **known}
+    return type("Stored", (StoredOperator,), members)
 
 
 def serves_tools(fields: Mapping[str, Any]) -> bool:
-    """Return whether a step has a tool of a server."""
+    """Whether a step has a tool of a server."""
     tools = fields.get("tools")
     entries = tools if isinstance(tools, list | tuple) else ()
     return any(each == SERVED or (isinstance(each, dict) and SERVED in each) for each in entries)
@@ -147,7 +145,7 @@ class Step(NamedTuple):
 
 
 def of_files(steps: Sequence[Step]) -> list[Step]:
-    """Return steps that ask from what kind of file a row comes, in the column that the reader adds.
+    """Steps that ask from what kind of file a row comes, in the column that the reader adds.
 
     Data-Juicer's loader adds it for them alone, and its exporter keeps it.
     """
@@ -159,13 +157,13 @@ PLACES = {"run": "offline: training skips it", "train": "in training: an offline
 
 
 def place_lines(steps: Sequence[Step]) -> list[str]:
-    """Return a line for each step that exists only offline, or only in training."""
+    """A line for each step that exists only offline, or only in training."""
     named = [(step, step.operator.on) for step in steps]
     return [f"step {s.number} {s.name} is only {PLACES[place]}." for s, place in named if place]
 
 
 def step_names(kinds: list[str]) -> list[str]:
-    """Return names of steps from their operators: a second use of `x` is `x_2`."""
+    """Names of steps from their operators: a second use of `x` is `x_2`."""
     return [
         kind if (nth := kinds[: at + 1].count(kind)) == 1 else f"{kind}_{nth}"
         for at, kind in enumerate(kinds)
@@ -173,29 +171,24 @@ def step_names(kinds: list[str]) -> list[str]:
 
 
 def number_steps(operators: Sequence[Operator]) -> tuple[Step, ...]:
-    """Operators as the steps of a recipe."""
-    names = step_names([operator.name() for operator in operators])
-    pairs = zip(names, operators, strict=True)
-    return in_order([Step(number, name, each) for number, (name, each) in enumerate(pairs, 1)])
-
-
-def in_order(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return steps of which each knows what those before and after it decide for it."""
-    operators = [step.operator for step in steps]
-    return tuple(
-        step._replace(
-            operator=_with_what_follows(step.operator, operators[at + 1 :])
-            if isinstance(step.operator, PromptTemplateMapper)
-            else _with_what_is_before(step.operator, operators[:at])
-        )
-        for at, step in enumerate(steps)
-    )
+    """Steps of a recipe, of which each knows what those before and after it decide for it."""
+    steps = list[Step]()
+    for at, name in enumerate(step_names([operator.name() for operator in operators])):
+        operator = operators[at]
+        sampled = [each for each in operators[:at] if isinstance(each, RolloutMapper)]
+        if isinstance(operator, PromptTemplateMapper):
+            operator = _with_what_follows(operator, operators[at + 1 :])
+        elif sampled and getattr(operator, "response_prefix", "") is None:  # It is not set.
+            prefix = {"response_prefix": sampled[-1].opened_thought()}
+            operator = operator.model_copy(update=prefix)
+        steps.append(Step(at + 1, name, operator))
+    return tuple(steps)
 
 
 def _with_what_follows(
     operator: PromptTemplateMapper, later: Sequence[Operator]
 ) -> PromptTemplateMapper:
-    """Return the operator with what the steps after it decide about its prompts.
+    """The operator with what the steps after it decide about its prompts.
 
     Where one of them samples, a chat must not end with a message of the assistant, which the policy
     would not continue. What a tool or a flow reads of the dataset distinguishes prompts.
@@ -213,40 +206,25 @@ def _with_what_follows(
     return operator.model_copy(update=changes)
 
 
-def _with_what_is_before(operator: Operator, earlier: Sequence[Operator]) -> Operator:
-    if getattr(operator, "response_prefix", "") is not None:
-        return operator  # It has no such field, or it is set.
-    sampled = [each for each in earlier if isinstance(each, RolloutMapper)]
-    if not sampled:
-        return operator
-    return operator.model_copy(update={"response_prefix": sampled[-1].opened_thought()})
-
-
 def split_entry(entry: object, where: str) -> tuple[str, dict[str, Any]]:
-    """Return the operator name of an entry of `process`, and its fields.
-
-    Raises:
-        RecipeError: it is neither a name nor one name with fields.
-    """
+    """The operator name of an entry of `process`, and its fields."""
     if isinstance(entry, str):
         return entry, {}
     if not isinstance(entry, dict) or len(entry) != 1:
-        raise RecipeError(
-            "a step is one operator and its fields", "write `- name: {…}`", where=where
-        )
+        found = "a step is one operator and its fields"
+        raise RecipeError(found, "write `- name: {…}`", where=where)
     ((name, fields),) = entry.items()
-    if fields is not None and not isinstance(fields, dict):
-        raise RecipeError(
-            f"{shortened(str(name))} has {shown(fields)} for fields",
-            "write `field: value`",
-            where=where,
-        )
-    # In YAML 1.1, a bare `on` is the value true.
-    fields = {"on" if field is True else field: value for field, value in (fields or {}).items()}
-    for field in fields:
-        if not isinstance(field, str):
-            found = f"{shortened(str(name))} has {shown(field)} for the name of a field"
-            raise RecipeError(found, "write `field: value`", where=where)
+    fields, found = {} if fields is None else fields, ""
+    if isinstance(fields, dict):
+        # In YAML 1.1, a bare `on` is the value true.
+        fields = {"on" if field is True else field: value for field, value in fields.items()}
+        for field in (field for field in fields if not isinstance(field, str)):
+            found = f"{shown(field)} for the name of a field"
+    else:
+        found = f"{shown(fields)} for fields"
+    if found:
+        found = f"{shortened(str(name))} has {found}"
+        raise RecipeError(found, "write `field: value`", where=where)
     return str(name), fields
 
 
@@ -263,7 +241,7 @@ REWARD_FUNCTION = "reward_function_mapper"
 
 
 def function_file(name: str, fields: Mapping[str, Any], folder: Path) -> Path | None:
-    """Return the absolute path of the file whose function a step runs; None: it names no file."""
+    """The absolute path of the file whose function a step runs; None: it names no file."""
     function = fields.get("function")
     if name != REWARD_FUNCTION or not isinstance(function, str):
         return None
@@ -286,19 +264,7 @@ def build_operator(
     head: Head,
     document: Mapping[str, Any],
 ) -> Operator:
-    """Return an operator of ours, of a custom file or of Data-Juicer.
-
-    Args:
-        name: the operator's.
-        fields: its fields in the recipe.
-        custom: operators of files, by name.
-        head: of the recipe: the text column of Data-Juicer's operators, and the files in which an
-            operator finds tools and flows.
-        document: the top-level keys of the recipe, some of which they take, too.
-
-    Raises:
-        RecipeError: nobody has an operator of that name, or a field does not fit.
-    """
+    """An operator of ours, of a custom file or of Data-Juicer, whose fields `document` may set."""
     operator = find(name, custom)
     if operator is not None:
         if FILES in fields:
@@ -310,23 +276,17 @@ def build_operator(
         every = {key: v for key, v in passed_on(document).items() if fields.get(key) is None}
         return foreign_step(name, {**fields, **every}, text_key=head.text_key)
     near = suggest(name, [*installed(), *custom, *catalogue.names()])
-    if find_spec("data_juicer") is None:
-        extra = "if it is one of Data-Juicer's, pip install 'rejuice[data-juicer]'"
-        near = f"{near} {extra}" if near else extra
     raise RecipeError("unknown operator", near or "`rejuice ops` lists them")
 
 
 def operator_on_file(
     name: str, fields: Mapping[str, Any], head: Head, document: Mapping[str, Any]
 ) -> Operator:
-    """Return an operator of a stored recipe, for which no file is imported and no program started.
+    """An operator of a stored recipe, for which no file is imported and no program started.
 
     Returns:
         A `StoredOperator` where the operator, or a tool or flow that it uses, is not installed, and
         where it runs a function that the recipe names.
-
-    Raises:
-        RecipeError: a field does not fit.
     """
     kind = find(name)
     if kind is None and not catalogue.find(name) and (found := stored_operator(name, fields)):
@@ -344,16 +304,14 @@ def operator_on_file(
 
 
 def is_sampling(operator: Operator) -> bool:
-    """Return whether an operator samples responses, as far as that is known of a stored one."""
-    return (
-        operator.samples
-        if isinstance(operator, StoredOperator)
-        else isinstance(operator, RolloutMapper)
-    )
+    """Whether an operator samples responses, as far as that is known of a stored one."""
+    if isinstance(operator, StoredOperator):
+        return operator.samples
+    return isinstance(operator, RolloutMapper)
 
 
 def gives_responses(operator: Operator) -> bool:
-    """Return whether an operator samples responses, or reads those of a list in each row."""
+    """Whether an operator samples responses, or reads those of a list in each row."""
     return is_sampling(operator) or isinstance(operator, RecordedRolloutMapper)
 
 
@@ -361,7 +319,7 @@ def gives_responses(operator: Operator) -> bool:
 
 
 def gives_credit(operator: Operator) -> bool:
-    """Return whether an operator writes the advantage of rows or of their turns."""
+    """Whether an operator writes the advantage of rows or of their turns."""
     return not {*ADVANTAGES}.isdisjoint(operator.writes())
 
 
@@ -370,25 +328,20 @@ GROUP_OF_ONE = "group_of_one"
 
 
 def compares_group(operator: Operator) -> bool:
-    """Return whether no group of one gets credit by a step, as it compares all responses of each.
-
-    Where the step has a condition, it says by itself which of its rows have nothing beside them.
-    """
+    """Whether a step gives no group of one credit, as it compares all responses of each."""
+    # With a condition, it says by itself which of its rows have nothing beside them.
     compares = GROUP_OF_ONE in operator.reasons and bool(operator.estimates)
     return compares and operator.where is None
 
 
 def credit_step(steps: Sequence[Step]) -> Step | None:
-    """Return the last step that writes the advantage; None: training adds one."""
+    """The last step that writes the advantage; None: training adds one."""
     found = [step for step in steps if gives_credit(step.operator)]
     return found[-1] if found else None
 
 
 def adds_credit(steps: Sequence[Step], train: Train | None) -> bool:
-    """Return whether some step writes a reward that trains, and none the advantage of it.
-
-    Training then adds `grpo_advantage_mapper`. The arguments are those of `credit_line`.
-    """
+    """Whether training adds `grpo_advantage_mapper`: no step writes the advantage of a reward."""
     parts = _credit_parts(steps, train)
     return train is not None and any(
         credit_step(own) is None and gives_reward(own) for own in parts.values()
@@ -396,12 +349,7 @@ def adds_credit(steps: Sequence[Step], train: Train | None) -> bool:
 
 
 def credit_line(steps: Sequence[Step], train: Train | None) -> str:
-    """Return which steps give the rows their credit; empty where nothing is rewarded.
-
-    Args:
-        steps: those of a recipe.
-        train: its `train:` section, if it has one.
-    """
+    """Which steps give the rows their credit; empty where nothing is rewarded."""
     parts = _credit_parts(steps, train)
     return " ".join(filter(None, (_credit_line(own, of, train) for of, own in parts.items())))
 
@@ -418,7 +366,7 @@ def _credit_parts(steps: Sequence[Step], train: Train | None) -> dict[str, Seque
 
 
 def gives_reward(steps: Sequence[Step]) -> bool:
-    """Return whether steps write the column `reward`."""
+    """Whether steps write the column `reward`."""
     return any("reward" in step.operator.writes() for step in steps)
 
 
@@ -444,40 +392,32 @@ def _credit_line(steps: Sequence[Step], whose: str, train: Train | None) -> str:
 
 
 def _sums_beside(steps: Sequence[Step], at: int) -> list[Step]:
-    """Return the sums before a `gdpo_advantage_mapper` that may be about one of its rows."""
-    own = steps[at].operator.where
-    found = list[Step]()
-    for step in steps[:at]:
-        operator = step.operator
-        if isinstance(operator, RewardSumMapper):
-            of_task = {} if operator.task is None else {"task": operator.task}
-            if not exclude_each_other({**(operator.where or {}), **of_task}, own):
-                found.append(step)
-    return found
+    """The sums before a `gdpo_advantage_mapper` that may be about one of its rows."""
+
+    def is_apart(total: RewardSumMapper) -> bool:
+        of_task = {} if total.task is None else {"task": total.task}
+        return exclude_each_other({**(total.where or {}), **of_task}, steps[at].operator.where)
+
+    return [
+        step
+        for step in steps[:at]
+        if isinstance(step.operator, RewardSumMapper) and not is_apart(step.operator)
+    ]
 
 
 def weight_warnings(steps: Sequence[Step], where: Callable[[Step], str]) -> list[str]:
-    """Return a line for each step whose weights or gates are not those of the sums beside it.
-
-    Args:
-        steps: those that run together.
-        where: what a line about a step begins with, as `Recipe.where` says it.
-    """
+    """A line for each step whose weights or gates are not those of the sums beside it."""
     lines = list[str]()
     for at, step in enumerate(steps):
         sums = _sums_beside(steps, at) if isinstance(step.operator, GdpoAdvantageMapper) else []
         if not sums:
             continue
-        own = _weighed(step.operator)
-        others = dict[str, set[str]]()
-        for each in sums:
-            for name, words in _weighed(each.operator).items():
-                others.setdefault(name, set()).add(words)
-        differ = [
-            f"{name} {own.get(name, 'none')}, not {' or '.join(sorted(others.get(name, {'none'})))}"
-            for name in dict.fromkeys([*own, *others])
-            if others.get(name) != {own.get(name)}
-        ]
+        own, others = _weighed(step.operator), [_weighed(each.operator) for each in sums]
+        differ = []
+        for name in dict.fromkeys([*own, *(name for other in others for name in other)]):
+            theirs = sorted({other[name] for other in others if name in other}) or ["none"]
+            if theirs != [own.get(name, "none")]:
+                differ.append(f"{name} {own.get(name, 'none')}, not {' or '.join(theirs)}")
         if differ:
             total = " and ".join(f"{each.number} {each.name}" for each in sums)
             lines.append(
@@ -489,13 +429,9 @@ def weight_warnings(steps: Sequence[Step], where: Callable[[Step], str]) -> list
 
 
 def age_warnings(steps: Sequence[Step], train: Train) -> list[str]:
-    """Return a line if training samples several steps ahead and has no importance weights.
+    """A line if training samples several steps ahead and has no importance weights.
 
     By docs/results.md ("Asynchronous training"), the clipped ratio alone then learns less.
-
-    Args:
-        steps: those that run together.
-        train: how training samples.
     """
     oldest = train.max_age + train.sync_every - 1 if train.samples_ahead else 0
     corrects = any(isinstance(step.operator, ImportanceWeightMapper) for step in steps)
@@ -529,8 +465,8 @@ def observation_warnings(
     """A line where the longest observation of an agent alone is no prompt of training any more."""
     lines = list[str]()
     for step in steps:
-        agents = step.operator
-        if not isinstance(agents, AgentRolloutMapper) or agents.engine == "recorded":
+        agents: Any = step.operator  # By its method: the module of agents takes long to import.
+        if not hasattr(agents, "open_flow") or agents.engine == "recorded":
             continue
         flow, seen = agents.open_flow(), {name for each in agents.tools for name in each}
         fits = min(flow.max_prompt_tokens or train.max_prompt_tokens, train.max_prompt_tokens)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -69,17 +70,17 @@ class ValidationSet(Config):
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Check that names of sets can be parts of the names of files and of metrics.
-
-    Raises:
-        ValueError: one cannot.
-    """
+    """Check that names of sets can be parts of the names of files and of metrics."""
     for name in names:
         if not _NAME.fullmatch(name):
-            raise ValueError(
-                f"validation set '{name}' has a name that is no file name: use letters, digits, "
-                "- and _"
-            )
+            right = "use letters, digits, - and _"
+            raise ValueError(f"validation set '{name}' has a name that is no file name: {right}")
+
+
+def _refuse(faults: Iterable[str]) -> None:
+    """Raise the first fault, if there is one."""
+    for fault in faults:
+        raise ValueError(fault)
 
 
 # --- The `train:` section of a recipe: the settings of GRPO training ------------------
@@ -151,22 +152,20 @@ class Gpu(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.reproducible and self.rollout == "sglang":
-            raise ValueError(
-                "requests to SGLang take no seed: leave reproducible out, or choose rollout vllm"
-            )
-        if self.strategy != "megatron" and self.megatron != Megatron():
-            raise ValueError("megatron is for strategy megatron: leave it out, or choose that")
-        if self.strategy == "megatron" and self.attention is not None:
-            raise ValueError("attention is for strategy fsdp2: leave it out, or choose that")
-        sizes = self.megatron
-        model_parallel = sizes.tensor_model_parallel_size * sizes.pipeline_model_parallel_size
-        if self.gpus * self.nodes % model_parallel:
-            raise ValueError(
-                f"megatron divides the policy among {model_parallel} GPUs, of which "
-                f"{self.gpus * self.nodes} are no multiple"
-            )
+        _refuse(self._faults())
         return self
+
+    def _faults(self) -> Iterator[str]:
+        if self.reproducible and self.rollout == "sglang":
+            yield "requests to SGLang take no seed: leave reproducible out, or choose rollout vllm"
+        if self.strategy != "megatron" and self.megatron != Megatron():
+            yield "megatron is for strategy megatron: leave it out, or choose that"
+        if self.strategy == "megatron" and self.attention is not None:
+            yield "attention is for strategy fsdp2: leave it out, or choose that"
+        sizes, gpus = self.megatron, self.gpus * self.nodes
+        parts = sizes.tensor_model_parallel_size * sizes.pipeline_model_parallel_size
+        if gpus % parts:
+            yield f"megatron divides the policy among {parts} GPUs, of which {gpus} are no multiple"
 
 
 class Cpu(Config):
@@ -201,7 +200,7 @@ class Lora(Config):
         return self
 
     def _targets(self, module: str) -> bool:
-        """Return whether a module may get an adapter: of a list, by the last part of its name."""
+        """Whether a module may get an adapter: of a list, by the last part of its name."""
         chosen = self.target_modules
         if not isinstance(chosen, str):
             last = module.rsplit(".", 1)[-1]
@@ -209,9 +208,8 @@ class Lora(Config):
         try:
             return re.fullmatch(chosen, module) is not None
         except re.error as error:
-            raise ValueError(
-                f"target_modules '{chosen}' is no regular expression: {error}"
-            ) from None
+            found = f"target_modules '{chosen}' is no regular expression: {error}"
+            raise ValueError(found) from None
 
 
 class Loss(Config):
@@ -237,18 +235,20 @@ class Loss(Config):
 
     @model_validator(mode="after")
     def _has_its_settings(self) -> Self:
-        if self.clip is not None:
-            if _CLIPS[self.policy] is None:
-                raise ValueError(f"loss {self.policy} clips no ratios: leave clip out")
-            low, high = self.clip
-            if low > high and low < 1:
-                raise ValueError(
-                    f"clip [{low:g}, {high:g}] is out of order: first how far below 1, then how "
-                    "far above, which is no less"
-                )
-        if self.aggregate is not None:
-            check_aggregate(self.policy, self.aggregate)
+        _refuse(self._faults())
         return self
+
+    def _faults(self) -> Iterator[str]:
+        policy, aggregate = self.policy, self.aggregate
+        if self.clip is not None and _CLIPS[policy] is None:
+            yield f"loss {policy} clips no ratios: leave clip out"
+        low, high = self.clip or (0, 0)
+        if high < low < 1:
+            yield f"clip [{low:g}, {high:g}] is out of order: first below 1, then above, no less"
+        if aggregate == TURN_MEAN and policy != "vanilla":
+            yield f"aggregate {TURN_MEAN} has a loss of its own: choose policy vanilla, or another"
+        if aggregate and policy in _ONE_MEAN and aggregate != default_aggregate(policy):
+            yield f"loss {policy} is a mean over responses: leave aggregate {aggregate} out"
 
 
 _CLIPS: Mapping[PolicyLoss, tuple[float, float] | None] = {
@@ -267,26 +267,8 @@ _ONE_MEAN = ("sapo", "geo_mean")
 
 
 def default_aggregate(policy: str) -> LossAggMode:
-    """Return how verl aggregates the token losses of a loss by default."""
+    """How verl aggregates the token losses of a loss by default."""
     return "seq-mean-token-mean" if policy in ("gspo", *_ONE_MEAN) else "token-mean"
-
-
-def check_aggregate(policy: PolicyLoss, aggregate: LossAggMode) -> None:
-    """Check that a loss can be aggregated in a way.
-
-    Raises:
-        ValueError: it cannot.
-    """
-    if aggregate == TURN_MEAN and policy != "vanilla":
-        raise ValueError(
-            f"aggregate {TURN_MEAN} has a loss of its own, with the clipped ratios of Flow-GRPO: "
-            f"choose policy vanilla, or for {policy} one of verl's aggregates"
-        )
-    if policy in _ONE_MEAN and aggregate != default_aggregate(policy):
-        raise ValueError(
-            f"loss {policy} is a mean over responses, and {aggregate} would be ignored: leave "
-            "aggregate out"
-        )
 
 
 class Verification(Config):
@@ -444,87 +426,70 @@ class Train(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        self._check_validation()
-        if self.prompts_per_step % self.updates_per_step:
-            raise ValueError("prompts_per_step must be a multiple of updates_per_step")
-        if self.replay and self.refill:
-            raise ValueError("refill samples, and replay does not: leave one of them out")
-        if self.replay and self.schedule != "generate":
-            raise ValueError(
-                f"schedule {self.schedule} samples judgements, and replay samples nothing: "
-                "leave one of them out"
-            )
-        self._check_mode()
-        if self.lora is not None and self.profile == "gpu":
-            _check_lora(self.lora, self.gpu)
-        if self.schedule == "verify_alter" and self.verification.every > self.steps:
-            raise ValueError(
-                f"verification.every is {self.verification.every}, and there are {self.steps} "
-                "steps: judgements would never be trained on"
-            )
+        check_names(self.validation)
+        _refuse(chain(self._faults(), self._faults_of_validation(), self._faults_of_hardware()))
         return self
 
-    def _check_mode(self) -> None:
-        if self.mode != "separate_async":
-            what = f"mode is {self.mode}"
-            if self.sync_every > 1:
-                raise ValueError(
-                    f"sync_every is for mode separate_async, and {what}, in which the sampling "
-                    "policy is updated after each step: leave it out, or choose that"
-                )
-            if self.gpu.rollout_gpus is not None:
-                raise ValueError(
-                    f"gpu.rollout_gpus is for mode separate_async, and {what}: leave it out, or "
-                    "choose that"
-                )
-        elif self.profile == "gpu" and self.gpu.rollout_gpus is None:
-            raise ValueError(
-                "mode separate_async samples on GPUs of its own: say how many in gpu.rollout_gpus"
-            )
-        elif self.profile == "gpu" and self.lora is not None:
-            raise ValueError(
-                "mode separate_async gives engines all weights, and verl leaves the adapter of "
-                "lora out: choose colocate_async or sync, or leave lora out"
-            )
-        if self.mode == "sync":
-            for name in ("max_age", "wait_for_slow"):
-                if getattr(self, name) != type(self).model_fields[name].default:
-                    raise ValueError(
-                        f"{name} is for modes that sample ahead, and mode is sync: leave it out, "
-                        "or choose colocate_async or separate_async"
-                    )
-            return
-        if self.replay is not None:
-            raise ValueError(
-                f"mode {self.mode} samples ahead, and replay samples nothing: leave one of them out"
-            )
-        if self.schedule != "generate":
-            raise ValueError(
-                f"schedule {self.schedule} samples judgements of what a step has sampled, and mode "
-                f"{self.mode} samples ahead: choose mode sync, or schedule generate"
-            )
+    def _faults(self) -> Iterator[str]:
+        if self.prompts_per_step % self.updates_per_step:
+            yield "prompts_per_step must be a multiple of updates_per_step"
+        if self.replay:
+            for name, samples in (
+                ("refill", self.refill),
+                (f"schedule {self.schedule}", self.schedule != "generate"),
+                (f"mode {self.mode}", self.samples_ahead),
+            ):
+                if samples:
+                    yield f"{name} samples, and replay does not: leave one of them out"
+        if self.samples_ahead and self.schedule != "generate":
+            found = f"schedule {self.schedule} judges what a step has sampled"
+            yield f"{found}, and mode {self.mode} samples ahead: choose mode sync, or generate"
+        for name in () if self.samples_ahead else ("max_age", "wait_for_slow"):
+            if getattr(self, name) != type(self).model_fields[name].default:
+                found = f"{name} is for modes that sample ahead, and mode is sync"
+                yield f"{found}: leave it out, or choose colocate_async or separate_async"
+        every = self.verification.every
+        if self.schedule == "verify_alter" and every > self.steps:
+            found = f"verification.every is {every}, and there are {self.steps} steps"
+            yield f"{found}: judgements would never be trained on"
 
-    def _check_validation(self) -> None:
-        check_names(self.validation)
+    def _faults_of_hardware(self) -> Iterator[str]:
+        if self.mode != "separate_async":
+            for name, is_set in (
+                ("sync_every", self.sync_every > 1),
+                ("gpu.rollout_gpus", self.gpu.rollout_gpus is not None),
+            ):
+                if is_set:
+                    found = f"{name} is for mode separate_async, and mode is {self.mode}"
+                    yield f"{found}: leave it out, or choose that"
+        if self.profile == "cpu":
+            return
+        lora, modules = self.lora, self.lora.target_modules if self.lora else ()
+        is_pattern = isinstance(modules, str) and modules != "all-linear"
+        if self.mode == "separate_async" and self.gpu.rollout_gpus is None:
+            yield "mode separate_async samples on GPUs of its own: say how many in gpu.rollout_gpus"
+        if self.mode == "separate_async" and lora:
+            yield "mode separate_async leaves the adapter of lora out: choose another, or no lora"
+        if lora and self.gpu.strategy == "megatron":
+            yield "lora trains by PEFT: leave lora out, or choose strategy fsdp2, not megatron"
+        if is_pattern and self.gpu.rollout == "sglang":
+            found = "SGLang takes no regular expression for lora.target_modules"
+            yield f"{found}: list the modules, or choose all-linear"
+
+    def _faults_of_validation(self) -> Iterator[str]:
         if self.validation and self.validation_path is not None:
-            raise ValueError(
-                "validation and validation_path both say what is validated on: leave "
-                "validation_path out, or name its set in validation"
-            )
+            found = "validation and validation_path both say what is validated on"
+            yield f"{found}: leave validation_path out, or name its set in validation"
         if self.validation and self.validation_n != 1:
-            raise ValueError(
-                "validation_n is of validation_path: give each set of validation its own n"
-            )
+            yield "validation_n is of validation_path: give each set of validation its own n"
         if self.keep == "best" and not (self.save_every and self.validation_sets):
-            raise ValueError("keep: best needs a validation set, and a save_every above 0")
+            yield "keep: best needs a validation set, and a save_every above 0"
         if self.stop.validations_without_gain and not self.validation_sets:
-            raise ValueError("stop.validations_without_gain needs a validation set")
+            yield "stop.validations_without_gain needs a validation set"
         known = ["accuracy"] * bool(self.validation_sets) + self.validation_figures
-        if unknown := self.stop.at.keys() - known:
-            raise ValueError(
-                f"stop.at: no figure of a validation is called {sorted(unknown)[0]}: there are "
-                f"{', '.join(known) or 'none without a validation set'}"
-            )
+        for unknown in sorted(self.stop.at.keys() - known):
+            there = ", ".join(known) or "none without a validation set"
+            yield f"stop.at: no figure of a validation is called {unknown}: there are {there}"
 
     @property
     def verl_keys(self) -> dict[str, Any]:
@@ -546,20 +511,6 @@ class Train(Config):
     def seeds_requests(self) -> bool:
         """Whether each request has a seed of its own, so that a step can be sampled again."""
         return self.profile == "cpu" or self.gpu.reproducible
-
-
-def _check_lora(lora: Lora, gpu: Gpu) -> None:
-    if gpu.strategy == "megatron":
-        raise ValueError(
-            "lora trains by PEFT, and strategy megatron has adapters of its own: leave lora "
-            "out, or choose strategy fsdp2"
-        )
-    is_pattern = isinstance(lora.target_modules, str) and lora.target_modules != "all-linear"
-    if gpu.rollout == "sglang" and is_pattern:
-        raise ValueError(
-            "SGLang takes no regular expression for lora.target_modules: list the modules, or "
-            "choose all-linear"
-        )
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -9,10 +9,11 @@ trusted any more. It is kept outside of the run folder, which is whoever's who m
 from __future__ import annotations
 
 import hashlib
-import os
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
+from os import environ
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,11 +51,7 @@ class RecipeCode(NamedTuple):
 
 
 def code_of(recipes: Iterable[Path]) -> RecipeCode:
-    """Return the code that some recipes name; nothing of it is run.
-
-    Raises:
-        RecipeError: a recipe cannot be read.
-    """
+    """The code that some recipes name; nothing of it is run."""
     paths = tuple(dict.fromkeys(recipes))
     files, named = dict[Path, None](), dict[str, None]()
     for path in paths:
@@ -75,7 +72,7 @@ def _files(path: Path, document: Mapping[str, Any]) -> Iterator[Path]:
     for name, fields in _entries(document.get("process")):
         if name == "python_file_mapper" and isinstance(file := fields.get("file_path"), str):
             yield Path(file).absolute()
-        if (file := function_file(name, fields, path.parent)) is not None:
+        elif file := function_file(name, fields, path.parent):
             yield file
 
 
@@ -113,7 +110,7 @@ def _nested(value: Any, seen: set[int] | None = None) -> Iterator[str]:
         yield from _nested(each, seen)
 
 
-# --- Which code of run folders the user trusts, and how a recipe is read without it ---
+# --- What the user trusts -------------------------------------------------------------
 
 _this_process: set[str] = set()
 """What is trusted until the process ends, and is in no file."""
@@ -129,17 +126,15 @@ def run_folder_of(recipe: Path) -> Path | None:
             if parent.suffix == RUN_SUFFIX:
                 return parent
         for parent in path.parents[:4]:  # RUN/recipe.yaml to RUN/steps/000012/verify/recipe.yaml
-            if (parent / "prompts" / "train.parquet").exists() or _has_steps(parent):
+            has_steps = any(each.name.isdecimal() for each in (parent / "steps").glob("*"))
+            is_run = has_steps and (parent / "recipe.yaml").is_file()
+            if is_run or (parent / "prompts" / "train.parquet").exists():
                 return parent
     return None
 
 
 def read_stored(path: Path, folder: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
-    """The recipe of a run, with the operators of its own files only where the user trusts them.
-
-    Raises:
-        RecipeError: as `load`.
-    """
+    """The recipe of a run, with the operators of its own files only where the user trusts them."""
     recipe = load_without_code(path, overrides)
     if not any(isinstance(step.operator, StoredOperator) for step in recipe.steps):
         return recipe
@@ -147,17 +142,13 @@ def read_stored(path: Path, folder: Path, overrides: Mapping[str, str] | None = 
 
 
 def read_to_show(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
-    """A recipe that the user names by its path: its own files are imported, but those of a run.
-
-    Raises:
-        RecipeError: as `load`.
-    """
+    """A recipe that the user names by its path: its own files are imported, but those of a run."""
     folder = run_folder_of(path)
     return load(path, overrides) if folder is None else read_stored(path, folder, overrides)
 
 
 def is_trusted(folder: Path, code: RecipeCode) -> bool:
-    """Return whether the user trusts all this code, as it is now, in this folder."""
+    """Whether the user trusts all this code, as it is now, in this folder."""
     # One after the other: where the recipe itself is not trusted, no file that it names is read.
     keys = _keys(folder, code)
     return all(key in _this_process or (_folder() / key).is_file() for key in keys)
@@ -174,42 +165,26 @@ def trust(folder: Path, code: RecipeCode, *, remember: bool = True) -> None:
                 (_folder() / key).write_text(f"{folder.resolve()}\n", "utf-8", "surrogateescape")
 
 
-def _has_steps(folder: Path) -> bool:
-    if not (folder / "recipe.yaml").is_file():
-        return False
-    return any(each.name.isdecimal() for each in (folder / "steps").glob("*"))
-
-
 def _folder() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "rejuice" / "trusted"
+    return Path(environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "rejuice/trusted"
 
 
 def _keys(folder: Path, code: RecipeCode) -> Iterator[str]:
-    where = os.fsencode(folder.resolve())
     files = (file for each in code.files for file in _python_files(each))
     for path in chain(code.recipes, files):  # Read one by one, see `is_trusted`.
-        yield _key(where, os.fsencode(path.resolve()), _digest(path))
+        content = path.read_bytes() if path.is_file() else b""  # Neither a device nor a pipe.
+        digest = hashlib.sha256(content).hexdigest()
+        yield _key([str(folder.resolve()), str(path.resolve()), digest])
     for name in code.others:
-        yield _key(where, name.encode())
+        yield _key([str(folder.resolve()), name])
 
 
-def _digest(path: Path) -> bytes:
-    digest = hashlib.sha256()
-    if path.is_file():  # Neither a device nor a pipe.
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    return digest.digest()
-
-
-def _key(*parts: bytes) -> str:
-    framed = (len(part).to_bytes(8, "little") + part for part in parts)
-    return hashlib.sha256(b"".join(framed)).hexdigest()
+def _key(parts: list[str]) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _python_files(path: Path) -> list[Path]:
-    """Return a file and those beside it, which it may import, or those of a folder; see below."""
+    """A file and those beside it, which it may import, or those of a folder."""
     beside = path if path.is_dir() else path.parent
     return with_imports({path, *beside.glob("*.py")} - {beside}, beside)
 
@@ -219,17 +194,12 @@ def with_imports(files: Iterable[Path], folder: Path) -> list[Path]:
     found = set(files)
     unread, names = sorted(found), set[str]()
     while unread:
-        for name in _imported(unread.pop()) - names:
+        file = unread.pop()
+        imported = imported_names(file) if file.is_file() else ()
+        for name in {each.partition(".")[0] for each in imported} - names:
             names.add(name)
             module = folder / f"{name}.py"
             of_name = {*([module] if module.is_file() else []), *(folder / name).rglob("*.py")}
             unread += sorted(of_name - found)
             found |= of_name
     return sorted(found)
-
-
-def _imported(file: Path) -> set[str]:
-    """Return the top-level packages that a file imports."""
-    if not file.is_file():
-        return set()
-    return {name.partition(".")[0] for name in imported_names(file)}

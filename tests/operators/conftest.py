@@ -29,12 +29,7 @@ def asked_of_shared_client(monkeypatch):
 
     async def answer(_, request, *more):
         asked.append(request)
-        return error
-
-    async def answer_without_probe(_, request, *more):
-        asked.append(request)
         raise error
 
     monkeypatch.setattr(OpenAIClient, "answer", answer)
-    monkeypatch.setattr(OpenAIClient, "answer_without_probe", answer_without_probe)
     return asked

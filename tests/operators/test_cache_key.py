@@ -303,8 +303,8 @@ def test_the_fields_are_canonical_json():
 @pytest.mark.parametrize(
     ("name", "code", "asked"),
     [
-        ("llm_quality_reward_mapper", "3", "eb8c5bd6e188c216"),
-        ("llm_verify_mapper", "2", "bd272f7a61649918"),
+        ("llm_quality_reward_mapper", "4", "eb8c5bd6e188c216"),
+        ("llm_verify_mapper", "3", "bd272f7a61649918"),
     ],
 )
 def test_a_judge_asks_the_same_as_long_as_its_version_is_the_same(name, code, asked):

@@ -12,7 +12,7 @@ from rejuice.operators import judgements
 
 def judged_right(table, mode="answer"):
     """The share of judgements of each response that are right, `nan` as None."""
-    right = judgements.judged(judgements.digest(table, mode)).right_N
+    right = judgements.judged(judgements.digest(table, mode)).right_N()
     return generated(table, pa.array(right, from_pandas=True))
 
 
@@ -31,8 +31,8 @@ def test_it_is_the_share_of_yes_among_the_well_formed_judgements():
 def test_the_rule_of_succession():
     # Laplace: after s of n, the next is one with probability (s + 1) / (n + 2).
     found = judgements.judged(judgements.digest(judged_rows("1:YYYN 2:NN 3:Y 4 5:-"), "answer"))
-    assert found.smoothed(1.0)[:5].tolist() == [4 / 6, 1 / 4, 2 / 3, 1 / 2, 1 / 2]
-    assert found.smoothed(0.0)[:5].tolist() == [3 / 4, 0, 1, 1 / 2, 1 / 2]
+    assert found.right_N(1.0, none=0.5)[:5].tolist() == [4 / 6, 1 / 4, 2 / 3, 1 / 2, 1 / 2]
+    assert found.right_N(0.0, none=0.5)[:5].tolist() == [3 / 4, 0, 1, 1 / 2, 1 / 2]
 
 
 def test_malformed_judgements_do_not_count():
@@ -81,7 +81,7 @@ def test_judgements_of_dropped_responses_are_ignored():
 
 def test_only_rows_of_the_two_tasks_count():
     table = replaced(judged_rows("1:Y 2:N"), task=["generate", None, "verify", "other"])
-    right = judgements.judged(judgements.digest(table, "answer")).right_N
+    right = judgements.judged(judgements.digest(table, "answer")).right_N()
     assert str(right.tolist()) == "[1.0, nan, nan, nan]"
     assert judgements.generated(judgements.digest(table, "answer")).tolist() == [1, 0, 0, 0]
 
@@ -127,6 +127,6 @@ def test_it_is_what_a_loop_finds_in_whatever_order_and_pieces_the_groups_come(gr
     cuts = np.cumsum([0, *(len(run) for run in runs)]).tolist()
     parts = [table.slice(a, b - a) for a, b in itertools.pairwise(cuts)] or [table]
     digests = pa.concat_tables([judgements.digest(part, "answer") for part in parts])
-    right = pa.array(judgements.judged(digests).right_N, from_pandas=True)
+    right = pa.array(judgements.judged(digests).right_N(), from_pandas=True)
     found = dict(zip(generated(table, table["response_id"]), generated(table, right), strict=True))
     assert found == {key: pytest.approx(value) for key, value in expected.items()}

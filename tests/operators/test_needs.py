@@ -10,8 +10,8 @@ from rejuice.operators.agents.tools.search import Search
 from rejuice.operators.mapper.llm_quality_reward_mapper import _texts
 from rejuice.operators.registry import build, get
 from rejuice.pipelines.cli.main import main
+from rejuice.pipelines.data_juicer import catalogue
 from rejuice.pipelines.dataset.spec import HubDataset, download
-from rejuice.pipelines.recipe import steps
 from rejuice.trainer.export import huggingface
 
 
@@ -65,8 +65,8 @@ def test_a_folder_of_that_name_here_is_no_package(monkeypatch, tmp_path):
 def test_ray_and_data_juicer_are_named_by_check(monkeypatch, tmp_path, capsys):
     recipe = tmp_path / "recipe.yaml"
     find = errors.find_spec
-    for module in (errors, steps):
-        monkeypatch.setattr(module, "find_spec", lambda name: None if name in ("ray", "data_juicer") else find(name))  # fmt: skip
+    monkeypatch.setattr(errors, "find_spec", lambda name: None if name in ("ray", "data_juicer") else find(name))  # fmt: skip
+    monkeypatch.setattr(catalogue, "is_installed", lambda: False)
     for text, extra in (
         ("executor_type: ray\nprocess: [group_stats_mapper]", "ray"),
         ("process: [no_such_mapper]", "data-juicer"),

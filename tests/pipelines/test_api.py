@@ -217,7 +217,7 @@ def test_references_that_cannot_be_graded_are_found_before_anything_runs():
     assert str(caught.value) == (
         "Recipe, step 1 prompt_template_mapper: of the first 2 rows of the table, none has a "
         "reference that can be graded against: '#### 2' (the reference is a worked solution, not a "
-        "bare answer); put the answer into a group of reference_pattern, as in '#### (.*)'"
+        "bare answer); let the first group of reference_pattern be the bare answer, as in '#### (.*)'"
     )
 
 

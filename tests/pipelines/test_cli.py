@@ -22,7 +22,7 @@ from rejuice.pipelines.cli import main
 from rejuice.pipelines.console import path_text
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = ("run", "check", "ops", "schema", "explain", "report", "data", "download")
+COMMANDS = ("run", "check", "ops", "explain", "report", "data", "export")
 
 
 @pytest.fixture
@@ -91,15 +91,31 @@ def test_help_lists_every_command(rejuice):
     code, out, _ = rejuice("--help")
     assert code == 0
     assert all(f" {command} " in out for command in COMMANDS)
-    registered = {info.callback.__name__ for info in main.app.registered_commands}
-    assert registered >= set(COMMANDS)
+    panels = [out.index(f" {panel} ") for panel in ("Make", "Look", "Train", "Share")]
+    assert panels == sorted(panels)
+
+
+@pytest.mark.recommended("pipelines/cli/main.py", "ops --schema")
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("schema", "ops --schema"),
+        ("download", "data download"),
+        ("checkpoint", "export policy"),
+        ("push", "export hub"),
+    ],
+)
+def test_a_command_with_another_name_is_named(rejuice, old, new):
+    line = f"rejuice: rejuice {old} is now rejuice {new}\n"
+    assert rejuice(old, "x") == (2, "", line)
+    assert rejuice(*new.split(), "--help")[0] == 0
 
 
 def test_version(rejuice):
     assert rejuice("--version") == (0, f"{__version__}\n", "")
 
 
-@pytest.mark.parametrize("words", [["no_such"], ["run"], ["check", "a", "b"], ["schema", "x"]])
+@pytest.mark.parametrize("words", [["no_such"], ["run"], ["check", "a", "b"], ["ops", "a", "b"]])
 def test_wrong_words_exit_with_2(rejuice, words):
     code, out, err = rejuice(*words)
     assert (code, out) == (2, "")
@@ -360,7 +376,7 @@ def test_ops(rejuice):
 
 
 def test_schema(rejuice):
-    code, out, err = rejuice("schema")
+    code, out, err = rejuice("ops", "--schema")
     assert (code, err) == (0, "")
     assert json.loads(out)["title"] == "rejuice recipe"
 
@@ -488,7 +504,7 @@ def test_a_signal_ends_the_workers_and_prints_how_to_continue(
 
 @pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error():
-    command = f"{sys.executable} -m rejuice.pipelines.cli schema | head -c 10"
+    command = f"{sys.executable} -m rejuice.pipelines.cli ops --schema | head -c 10"
     done = subprocess.run(
         command, shell=True, capture_output=True, text=True, errors="replace", check=False
     )

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 import sys
 
 import pytest
@@ -130,7 +131,7 @@ LOOKING = {
     "explain|{try}|row 1": "   mark = ",
     "report|{try}|--allow_empty": "mark_mapper",
     "view|{try}|--no_open|-o|p.html": "2 sets",
-    "diff|{try}/steps/000001|{try}/steps/000002": "recipe       the same",
+    "diff|{try}/steps/000001|{try}/steps/000002": "recipe       reward_sum_mapper.weights.format ",
     "audit|{try}": "graded by math_verify_mapper",
 }
 
@@ -205,10 +206,26 @@ def test_a_recipe_of_ones_own_asks_nothing(rejuice, hostile):
         assert hostile.canary.exists()
 
 
+def test_the_run_that_one_has_made_asks_nothing(rejuice, hostile):
+    """Neither by its run folder, nor for its recipe there; of a copy of it, as of a stranger's."""
+    made = hostile.recipe_file("made.yaml")
+    export = hostile.folder / "made.parquet"
+    assert rejuice("run", made, "-q", "--export_path", export)[0] == 0
+    run = export.with_suffix(".run")
+    for words in (["whatif", export], ["whatif", run], ["check", run / "recipe.yaml"]):
+        hostile.forget()
+        code, _, err = rejuice(*words)
+        assert (code, "--trust" in err) == (0, False), words
+    copied = hostile.folder / "copied.run"
+    shutil.copytree(run, copied)
+    assert "--trust" in rejuice("check", copied / "recipe.yaml")[2]
+
+
 def test_what_was_trusted_is_used_to_look_too(rejuice, hostile):
     words = ("explain", hostile.run, "row 4")
-    assert "the response has a 4" not in rejuice(*words)[1]
-    assert "the response has a 4" in rejuice(*words, "--trust")[1]
+    # The reasons of its own operators are in the report: no code runs to say them.
+    assert "the response has a 4" in rejuice(*words)[1]
+    assert rejuice(*words, "--trust")[1] == rejuice(*words)[1]
     hostile.forget()
     assert "the response has a 4" in rejuice(*words)[1]
 

@@ -68,7 +68,7 @@ def test_other_threads_change_nothing():
     assert found == [before]
 
 
-def test_ctrl_c_that_python_ignores_comes_again():
+def test_ctrl_c_that_python_ignores_comes_again(interrupts):
     """As one does at the end of an import, when Python calls back for a lock that has gone."""
     kept, heard = {str}, threading.Event()
     gone = weakref.ref(kept, lambda _: os.kill(os.getpid(), signal.SIGINT))

@@ -151,7 +151,7 @@ def _run(command: object, start: _Start, log: Path) -> None:
         from rejuice.pipelines.cli import main
 
         start.before()
-        main.app = command
+        main._chosen = lambda _: command
         main.main()
     except SystemExit as end:
         status = int(end.code or 0)

@@ -161,7 +161,7 @@ class FuzzedInputs:
             used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, -1))
             os.environ.update(HF_HUB_OFFLINE="1", COLUMNS="200")
-            main.app = self._command
+            main._chosen = lambda _: self._command
             with open(pipe, "wb") as results, self._stack.open("w") as stack:
                 faulthandler.enable(stack)
                 signal.signal(signal.SIGPROF, signal.SIG_DFL)

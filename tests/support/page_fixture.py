@@ -149,8 +149,6 @@ def page_data(hostile=True, title=None, training=False):
                     PageColumn(f"contribution_{c}", np.asarray(table[f"contribution_{c}"])),
                 )
             ),
-            PageColumn("map_x", np.arange(12.0)),
-            PageColumn("map_y", np.arange(12.0) ** 2),
         ),
         components=components,
         groups_at=rows.groups.starts_G.astype(np.int32),

@@ -38,7 +38,7 @@ class Simulated(OpenAIClient):
 
     def __init__(self, options, faults, usage=None, answer_s=1.0):
         self.loop = asyncio.get_running_loop()
-        super().__init__(options, 64, clock=self.loop.time)
+        super().__init__(options, clock=self.loop.time)
         self.faults, self.usage, self.answer_s = faults, usage, answer_s
         self.begin = self.loop.time()
         self.sent, self.answered, self.probes = [], Counter(), []
@@ -50,7 +50,7 @@ class Simulated(OpenAIClient):
     def fault(self, base):
         return next((f.kind for f in self.faults.get(base, ()) if f.begin <= self.now < f.end), "")
 
-    async def _exchange_http(self, method, url, body, timeout_s, connect_s=30.0):
+    async def _exchange_http(self, method, url, body, timeout_s):
         base = url[: url.index("/v1") + 3]
         kind = self.fault(base)
         if method == "GET":
@@ -61,8 +61,8 @@ class Simulated(OpenAIClient):
         if kind == "down":
             raise aiohttp.ClientConnectorError(_KEY, ConnectionRefusedError(111, "refused"))
         if kind == "drops":
-            await asyncio.sleep(min(connect_s, timeout_s))
-            raise aiohttp.ConnectionTimeoutError if connect_s < timeout_s else asyncio.TimeoutError
+            await asyncio.sleep(min(30, timeout_s))
+            raise aiohttp.ConnectionTimeoutError if timeout_s > 30 else asyncio.TimeoutError
         if method == "GET":
             return HttpResponse(200, b"{}")
         if kind in ("429", "500"):
@@ -106,7 +106,10 @@ def run(faults, count=60, *, addresses=(A, B, C), usage=None, answer_s=1.0, body
 
             async def work(seed):
                 assert seed not in found
-                found[seed] = await client.get(seed, **(body or {}))
+                try:
+                    found[seed] = await client.get(seed, **(body or {}))
+                except AttemptError as error:
+                    found[seed] = error
 
             await run_concurrently(work, range(count), options.concurrency)
             return client

@@ -98,5 +98,5 @@ def advantages(added, n):
 
 def audited(seed, hack="", **fields):
     """The signs of a simulated run, corrected, by name."""
-    found = with_alarms([*signs_of(simulated(seed, hack, **fields), seed)])
+    found = with_alarms([*signs_of(simulated(seed, hack, **fields))])
     return {each.name: each for each in found}

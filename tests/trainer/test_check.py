@@ -10,7 +10,7 @@ from command import heavy_after, runner
 from fake_run import PROCESS, write_recipe
 
 from rejuice.operators.agents.tools.http_search import HttpSearch
-from rejuice.operators.servers import client, scoring_mapper
+from rejuice.operators.servers import client, judged_mapper
 from rejuice.pipelines.cli import training as cli
 from rejuice.pipelines.demo.datasets import write_dataset
 from rejuice.pipelines.demo.problems import DemoOptions
@@ -63,15 +63,15 @@ WRONG = {
     ),
     "a pattern without a group": (
         {"process": [changed(TEMPLATE, reference_pattern="#### .*"), *PROCESS[1:]]},
-        ", line 5, step 1 prompt_template_mapper: of the first 20 rows of data.jsonl, none has a reference that can be graded against: '#### 0' (the reference is a worked solution, not a bare answer); put the answer into a group of reference_pattern, as in '#### (.*)'",
+        ", line 5, step 1 prompt_template_mapper: of the first 20 rows of data.jsonl, none has a reference that can be graded against: '#### 0' (the reference is a worked solution, not a bare answer); let the first group of reference_pattern be the bare answer, as in '#### (.*)'",
     ),
     "no pattern": (
         {"process": PROCESS},
-        ", line 5, step 1 prompt_template_mapper: of the first 20 rows of data.jsonl, none has a reference that can be graded against: '0 it is. #### 0' (the reference is a worked solution, not a bare answer); take the answer out of it by reference_pattern, such as '#### (.*)'",
+        ", line 5, step 1 prompt_template_mapper: of the first 20 rows of data.jsonl, none has a reference that can be graded against: '0 it is. #### 0' (the reference is a worked solution, not a bare answer); let the first group of reference_pattern be the bare answer, as in '#### (.*)'",
     ),
     "a group of something else": (
         {"process": [changed(TEMPLATE, reference_pattern="(####).*"), *PROCESS[1:]]},
-        ", line 5, step 1 prompt_template_mapper: of the first 20 rows of data.jsonl, none has a reference that can be graded against: '####' (the reference is a worked solution, not a bare answer); let the first group of reference_pattern be the bare answer",
+        ", line 5, step 1 prompt_template_mapper: of the first 20 rows of data.jsonl, none has a reference that can be graded against: '####' (the reference is a worked solution, not a bare answer); let the first group of reference_pattern be the bare answer, as in '#### (.*)'",
     ),
     "a pattern that matches nothing, of rows that may be dropped": (
         {"process": [changed(TEMPLATE, reference_pattern="A: (.*)", on_bad_row="drop_row"), *PROCESS[1:]]},
@@ -263,8 +263,8 @@ def test_a_validation_set_in_which_problems_repeat(rejuice, tmp_path):
         0,
         [
             ADDED,
-            "validation: 9 of the first 12 rows repeat an earlier prompt and are left out; set "
-            "validation_n: 4 to get 4 responses to each prompt instead of 1",
+            "validation: 9 of the first 12 rows repeat an earlier prompt and are left out; "
+            "validation_n says how many responses each prompt gets",
         ],
     )
 
@@ -327,7 +327,7 @@ def test_a_replay_does_not_read_the_dataset_and_check_says_so(rejuice, tmp_path)
 @pytest.mark.slow
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_our_own_recipes_pass_both(rejuice, monkeypatch, tmp_path, path):
-    for module in (client, scoring_mapper):
+    for module in (client, judged_mapper):
         monkeypatch.setattr(module, "check_server", lambda *_: None)
     monkeypatch.setattr(HttpSearch, "preflight", lambda _: None)
     document = yaml.safe_load(path.read_text())

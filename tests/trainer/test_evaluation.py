@@ -227,7 +227,7 @@ def test_the_other_evaluation_is_not_replaced(recipe, rejuice, tmp_path):
     assert (status, "one would be replaced; give another --output" in err) == (2, True), err
 
 
-@pytest.mark.recommended("pipelines/cli/evaluation.py", "by `rejuice checkpoint RUN DIR`, and give --policy DIR")  # fmt: skip
+@pytest.mark.recommended("pipelines/cli/evaluation.py", "by `rejuice export policy RUN DIR`, and give --policy DIR")  # fmt: skip
 def test_a_run_without_a_policy_says_so(recipe, rejuice, tmp_path):
     run = tmp_path / "run"
     run.mkdir()

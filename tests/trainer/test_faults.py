@@ -301,7 +301,7 @@ def the_scorer_dies(
     why, then = ended.output
     assert why.startswith(
         "rejuice: training failed at step 3: step 4 llm_quality_reward_mapper: "
-        f"{judge.url} could not be reached for 1 s: Cannot "
+        f"{judge.url} could not be reached for 1 s: connection refused"
     )
     assert why.endswith("; is the server up?")
     assert then == ("verl's log is RUN/verl.log; `rejuice train RUN --resume` resumes from step 2")

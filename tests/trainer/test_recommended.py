@@ -71,7 +71,7 @@ def test_a_run_that_failed_is_resumed(rejuice, trains, checkpoint):
 
 @pytest.mark.slow
 @pytest.mark.recommended(
-    "pipelines/cli/training.py", "`rejuice checkpoint {…} DIR` and `rejuice curves {…}`"
+    "pipelines/cli/training.py", "`rejuice export policy {…} DIR` and `rejuice curves {…}`"
 )
 def test_what_could_not_be_written_is_written(rejuice, monkeypatch, tmp_path):
     def fails(*_):

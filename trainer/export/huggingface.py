@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from shutil import copyfileobj
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from ...pipelines.dataset.files import (
     check_folder_is_free,
     filled,
     is_folder,
+    open_input,
     run_folder,
 )
 from ...pipelines.dataset.read import Dataset, read_batches
@@ -265,9 +267,8 @@ def _put(file: AnyPath, path: Path) -> None:
     """Have a file in a folder: a link to it or, of one in a store, a copy."""
     try:
         if isinstance(file, RemotePath):
-            with path.open("wb") as copy:
-                for block in file.blocks(_COPIED_BYTES):
-                    copy.write(block)
+            with open_input(file) as source, path.open("wb") as copy:
+                copyfileobj(source, copy, _COPIED_BYTES)
         else:
             path.symlink_to(file.resolve(strict=True))
     except FileNotFoundError:

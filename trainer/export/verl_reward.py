@@ -193,11 +193,7 @@ class RowReward:
         self._prompts = cache(self._read)
 
     def __call__(self, response: str, extra_info: Mapping[str, Any]) -> dict[str, float]:
-        """`score`, the reward; its components; and, where there is a verdict, `acc`.
-
-        Raises:
-            RejuiceError: a step fails, or the reward is missing: no number could stand for it.
-        """
+        """`score`, the reward; its components; and, where there is a verdict, `acc`."""
         row = self._row(extra_info)
         rows = row.append_column("response", pa.array([response], ROW_CONTRACT["response"]))
         ids = content_ids([(row["prompt_id"][0].as_py(), "0", response)])

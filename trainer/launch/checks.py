@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -107,12 +106,11 @@ def _repeats(held_out: HeldOutSet) -> Iterator[str]:
     frame = apply_steps(list(steps), frame)
     if "prompt_id" not in frame.column_names:
         return
-    counts = Counter[str](frame.select(["prompt_id"])["prompt_id"].to_pylist())
-    if len(counts) < frame.num_rows:
+    repeated = frame.num_rows - len(frame.select(["prompt_id"])["prompt_id"].unique())
+    if repeated:
         from ..report.watch import repeats_line
 
-        n, rows = held_out.settings.n, f"the first {frame.num_rows:,}"
-        yield repeats_line(held_out.split, counts, n, rows)
+        yield repeats_line(held_out.split, repeated, f"the first {frame.num_rows:,}")
 
 
 def _check_replay(path: Path, *, of_agents: bool) -> None:

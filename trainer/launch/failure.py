@@ -7,7 +7,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from ..run import NO_PROMPT_LEFT, SAMPLER_FAILED, recorded_error
+from ..run import NO_PROMPT_LEFT, SAMPLER_FAILED, early_end, recorded_error
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PROCESS_PREFIX = re.compile(r"^\([A-Za-z_]\w* pid=\d+(?:, ip=[\d.]+)?\) ")
@@ -79,6 +79,14 @@ def cause(log: str, status: int, folder: Path, least_free: int | None = None) ->
     if recorded is not None:
         return recorded.message
     return last_error(log) or f"verl ended with exit status {status}"
+
+
+def why_ended(folder: Path) -> str:
+    """Return one line on why a run ended before its last step, by the files that it has left."""
+    early, log = early_end(folder), folder / "verl.log"
+    if early is not None:
+        return early.why
+    return cause(log.read_text("utf-8", "replace") if log.is_file() else "", 1, folder)
 
 
 def _of_sampler(lines: list[str], error: str) -> str | None:

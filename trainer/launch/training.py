@@ -45,6 +45,7 @@ from ..run import (
     Weights,
     early_end,
     is_prepared,
+    recorded_error,
 )
 from ..saved import folder_of, is_writing
 from . import checkpoints, verl_config
@@ -449,7 +450,13 @@ def show(folder: Path, name: str, console: Console) -> None:
     """Print the first and last metrics of a run, its time, what it left out, and its files."""
     points = metrics.read(folder)
     trained = [point for point in points if point.trained]
+    if (error := recorded_error(folder)) is not None:
+        when = f"after step {trained[-1].step}" if trained else "before its first step ended"
+        _print(console, f"{name}: training failed {when}: {error.message}")
+        _print(console, f"{'log':<12}{path_text(folder / 'verl.log')}")
     if not trained:
+        if error is None:
+            _print(console, f"{name}: no step was trained yet")
         return
     seconds = sum(point.seconds for point in trained)
     tokens = sum(point.generated for point in trained)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 
 from ...pipelines.analysis.page.build import page_bytes
 from ...pipelines.analysis.page.rows import page_of_stored
+from ..metrics import read
+from ..run import TrainingRun
 from .stored import open_so_far
+from .watch import RECENT, spell
 
 _QUIET_S = 60.0
 """How long a run whose processes are not seen, as on another machine, may write nothing."""
@@ -17,22 +22,20 @@ _QUIET_S = 60.0
 class RunSoFar:
     """A training run that may still go on; see `page.live.LiveRun`.
 
-    Args:
-        folder: of the run.
-        processes: returns the processes of a run on this machine.
-        most_bytes: the largest page; above it, texts are left out.
-        now: the time, in seconds since the epoch.
+    `processes` returns those of a run on this machine, `failure` why one has ended too early, and
+    `now` the seconds since the epoch; above `most_bytes`, texts are left out of a page.
     """
 
     def __init__(
         self,
         folder: Path,
         processes: Callable[[Path], Sequence[object]],
+        failure: Callable[[Path], str],
         *,
         most_bytes: int,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._folder, self._processes = folder.resolve(), processes
+        self._folder, self._processes, self._failure = folder.resolve(), processes, failure
         self._most_bytes, self._now = most_bytes, now
 
     def version(self) -> str:
@@ -46,11 +49,27 @@ class RunSoFar:
         data = page_of_stored(self._folder, open_so_far(self._folder))
         return page_bytes(data, version, most_bytes=self._most_bytes)
 
+    def status(self) -> str:
+        """Say the step, the time that is left, when something was written last, and what failed."""
+        steps = TrainingRun.open(self._folder).config.steps
+        trained = [point for point in read(self._folder) if point.trained]
+        last = trained[-1].step if trained else 0
+        written = f"last update {datetime.fromtimestamp(self._written(), UTC):%H:%M:%S} UTC"
+        found = f"step {last} of {steps}"
+        if last >= steps:
+            return f"{found}, all trained; {written}"
+        if not self.is_running():
+            return f"{found}; it has ended: {self._failure(self._folder)}; {written}"
+        if not trained:
+            return f"{found}; {written}"
+        seconds = fmean(point.seconds for point in trained[1:][-RECENT:] or trained)
+        return f"{found}, {spell((steps - last) * seconds)} left; {written}"
+
     def is_running(self) -> bool:
         """Return whether the run has processes here, or has written within the last minute."""
-        if self._processes(self._folder):
-            return True
+        return bool(self._processes(self._folder)) or self._now() - self._written() < _QUIET_S
+
+    def _written(self) -> float:
         names = ("metrics.jsonl", "verl.log", "recipe.yaml", "steps")
         there = [path for name in names if (path := self._folder / name).exists()]
-        written = max((path.stat().st_mtime for path in there), default=0.0)
-        return self._now() - written < _QUIET_S
+        return max((path.stat().st_mtime for path in there), default=0.0)

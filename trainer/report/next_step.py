@@ -11,12 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from ...operators.columns import flat
 from ...operators.logs import visible
-from ...pipelines.console import widen_log
+from ...pipelines.console import figures_table, widen_log
 from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.train import Train
 from .. import saved
@@ -52,10 +51,7 @@ class NextStep(NamedTuple):
 
 
 def next_step(run: TrainingRun) -> NextStep | None:
-    """Return the choice of the step after the last one that a run has trained.
-
-    Returns:
-        None: there is no further step.
+    """The choice of the step after the last one that a run has trained; None: there is none.
 
     Raises:
         RejuiceError: what a step raised, or a file of the run is missing or damaged.
@@ -91,14 +87,7 @@ def _requested(config: Train, number: int, under_way: int) -> int:
 
 
 def _under_way(run: TrainingRun, number: int) -> list[str] | None:
-    """Return the ids of prompts that steps before `number` have chosen and not trained on.
-
-    Returns:
-        None: what they have chosen was not kept.
-
-    Raises:
-        DataError: the history of a step is missing.
-    """
+    """Prompts that steps before `number` chose and did not train on; None: it is not known."""
     if not run.config.samples_ahead or number == 1:
         return []
     if not run.config.keep_rollouts:
@@ -113,11 +102,7 @@ def _under_way(run: TrainingRun, number: int) -> list[str] | None:
 
 
 def show_next_step(folder: Path, recipe: Recipe, console: Console) -> None:
-    """Print which prompts the next step of a run samples, if the recipe's steps choose them.
-
-    Raises:
-        RejuiceError: as `next_step`.
-    """
+    """Print which prompts the next step of a run samples, if the recipe's steps choose them."""
     if not split_recipe(recipe).choosing:
         return
     run = TrainingRun.of(folder, recipe)
@@ -142,18 +127,11 @@ def _show(found: NextStep, console: Console) -> None:
         line += f", besides {found.under_way:,} under way"
     console.print(Text(f"{line}, of {found.prompts:,}{dropped}"))
     names = [name for name in _SHOWN if name in found.taken.column_names]
-    table = Table("prompt_id", box=None)
-    for name in names:
-        table.add_column(_SHOWN[name], justify="right")
+    table = figures_table("prompt_id", *(_SHOWN[name] for name in names))
     for row in found.taken.slice(0, _MOST).to_pylist():
-        cells = (_cell(row[name]) for name in names)
+        values = ("" if row[x] is None else row[x] for x in names)
+        cells = (f"{x:.3g}" if isinstance(x, float) else str(x) for x in values)
         table.add_row(Text(visible(row["prompt_id"], one_line=True)[:_ID]), *cells)
     console.print(table)
     if taken > _MOST:
         console.print(Text(f"{taken - _MOST:,} more"))
-
-
-def _cell(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"

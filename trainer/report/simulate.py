@@ -62,10 +62,6 @@ def stored_steps(run: Path, config: Train) -> list[StoredStep]:
 
     Steps whose trajectories do not say what their tools took are left out.
 
-    Args:
-        run: its folder.
-        config: the `train:` section of its recipe.
-
     Raises:
         DataError: it was not trained in mode `sync`, or too few of its steps are known.
     """
@@ -176,34 +172,27 @@ def _seconds_a_token(longest_S: Array, tokens_S: Array, seconds_S: Array) -> flo
 # --- For the command line -------------------------------------------------------------
 
 
-class Hardware(NamedTuple):
-    """What a run could be trained on, in other modes.
-
-    Attributes:
-        gpus: of each node that train in mode `separate_async`; None: as many as the run has.
-        rollout_gpus: of each node that sample there; None: mode `separate_async` is left out.
-        cores: that it may use, with profile `cpu`: as many as the run.
-    """
-
-    gpus: int | None
-    rollout_gpus: int | None
-    cores: int
-
-
 def setups(
-    config: Train, ages: Sequence[int], hardware: Hardware, steps: Sequence[StoredStep]
+    config: Train,
+    ages: Sequence[int],
+    steps: Sequence[StoredStep],
+    *,
+    cores: int,
+    gpus: int | None = None,
+    rollout_gpus: int | None = None,
 ) -> list[SimulatedMode]:
     """The modes that a run could be trained in, `sync` first.
 
     Args:
         config: the `train:` section of the run.
         ages: the values of `max_age`.
-        hardware: what it would be trained on.
         steps: of the run.
+        cores: that it may use, with profile `cpu`: as many as the run.
+        gpus: of each node that train in mode `separate_async`; None: as many as the run has.
+        rollout_gpus: of each node that sample there; None: mode `separate_async` is left out.
     """
     found = [SimulatedMode("sync", 0)]
     if config.profile == "cpu":
-        cores = hardware.cores
         used = np.array([each.update_cores for each in steps])
         used = used[np.isfinite(used)]
         training = min(float(used.mean()), cores) if len(used) else cores
@@ -212,10 +201,10 @@ def setups(
         ahead = SimulatedMode("separate_async", 0, speed, contention=slower, on_cores=True)
         return found + [ahead._replace(max_age=age) for age in ages]
     found += [SimulatedMode("colocate_async", age) for age in ages]
-    if hardware.rollout_gpus is None:
+    if rollout_gpus is None:
         return found
     of_run = config.gpu.gpus
-    speeds = hardware.rollout_gpus / of_run, (hardware.gpus or of_run) / of_run
+    speeds = rollout_gpus / of_run, (gpus or of_run) / of_run
     return found + [SimulatedMode("separate_async", age, *speeds) for age in ages]
 
 

@@ -12,10 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow.types import is_null
 
 from ...operators import Change, DataError
-from ...operators.columns import flat, is_text
+from ...operators.columns import flat
 from ...operators.groups import Array
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...pipelines.analysis.stored import IDS, SetKind, Stored, StoredSet, not_on_file, with_written
@@ -33,8 +32,6 @@ from ..verl.choice import PromptChoice, progress_of
 from ..verl.curation import RecordedStep, at_progress, recorded_steps
 
 _NEEDED = {"decisions": ("step", "row_id", "reason"), "values": ("response_id",)}
-_TEXTS = ("prompt_id", "response_id", "row_id", "step", "reason", "verdict")
-"""Columns that are texts wherever they are; so are the reasons for missing rewards."""
 _FOLDERS: dict[SetKind, str] = {"answers": "", "judgements": "verify", "replayed": REPLAYED}
 
 
@@ -70,11 +67,7 @@ def open_training(path: Path, steps: range | None = None) -> Stored | None:
 
 
 def open_so_far(run: Path) -> Stored:
-    """Return a run that may still go on: the curves of all its steps, and its last whole step.
-
-    Raises:
-        RejuiceError: it is no training run, or what is there cannot be read.
-    """
+    """A run that may still go on: the curves of all its steps, and its last whole step."""
     folders = sorted(each for each in (run / "steps").glob("*") if each.name.isdecimal())
     whole = next((sets for each in reversed(folders) if (sets := _sets(each))), ())
     first = open_training(run, range(0))
@@ -88,7 +81,6 @@ def _points(run: Path) -> list[dict[str, Any]]:
 
 
 def _sets(folder: Path) -> tuple[StoredSet, ...]:
-    """Return the answers of a step, its judgements and the replayed groups, if there are any."""
     folder = folder.resolve()
     if not folder.name.isdecimal():
         return ()
@@ -109,13 +101,16 @@ def _set(step_folder: Path, kind: SetKind) -> StoredSet:
         incomplete = f"{folder / 'values.parquet'} has {found}"
     elif None in recorded:
         incomplete = f"a step of {folder / 'recipe.yaml'} made rows, whose values are not kept"
-    names = _names(step_folder, kind, recipe, recorded)
-    steps = tuple(x._replace(name=name) for x, name in zip(recipe.steps, names, strict=True))
-    written = [() if each is None else tuple(each.columns) for each in recorded]
-    recipe = with_written(
-        recipe.replace(steps=steps),
-        written if len(written) == len(steps) else [()] * len(steps),
-    )
+    known = _known_steps(step_folder, kind, recipe, recorded)
+    # Named as the decisions have it, and counted as in the run: those that choose come first.
+    pairs = zip(recipe.steps, known, strict=True)
+    steps = tuple(x._replace(name=each.name, number=each.number) for x, each in pairs)
+    recipe = recipe.replace(steps=steps, step_lines=())
+    if len(recorded) == len(steps):
+        written = [
+            ((), {}) if each is None else (tuple(each.columns), each.reasons) for each in recorded
+        ]
+        recipe = with_written(recipe, written)
     steps = recipe.steps
     files = _Files(folder)
     return StoredSet(
@@ -138,7 +133,6 @@ def _set(step_folder: Path, kind: SetKind) -> StoredSet:
 
 
 def _choice(step_folder: Path) -> StoredSet | None:
-    """Return all prompts before a step, and the steps that chose among them; None: none did."""
     if not (step_folder / "choice.parquet").is_file():
         return None
     run_folder, number = step_folder.parents[1], int(step_folder.name)
@@ -185,10 +179,6 @@ class _Files:
             table.validate(full=True)
             # Each file is asked for those by name.
             table.select([*_NEEDED.get(name, ()), *needed])
-            for name, kind in zip(table.schema.names, table.schema.types, strict=True):
-                is_reason = name.startswith("reward_") and name.endswith("_missing")
-                if (is_reason or name in _TEXTS) and not (is_text(kind) or is_null(kind)):
-                    raise TypeError(name)
             return table
 
 
@@ -208,27 +198,21 @@ def _readable(path: Path) -> Iterator[None]:
         raise DataError(f"{path} cannot be read", "train the step again") from error
 
 
-def _names(
+def _known_steps(
     step_folder: Path, kind: SetKind, recipe: Recipe, recorded: list[RecordedStep | None]
-) -> list[str]:
-    """The names that the decisions have: in the recipe of the run, a step may be a second one."""
-    own = [step.name for step in recipe.steps]
-    found = [each.name for each in recorded if each is not None]
-    if len(found) == len(own):
+) -> Sequence[Step | RecordedStep]:
+    """The steps of a set with their names and numbers in the recipe of the run, if it is known."""
+    found = [each for each in recorded if each is not None]
+    if len(found) == len(recipe.steps):
         return found
     of_run = step_folder.parents[1] / "recipe.yaml"
     whole = read_stored(of_run, of_run.parent) if of_run.is_file() else None
     steps = _steps_of(whole, kind) if whole is not None else ()
     same = [step.operator.name() for step in steps] == [x.operator.name() for x in recipe.steps]
-    return [step.name for step in steps] if same else own
+    return steps if same else recipe.steps
 
 
 def _steps_of(recipe: Recipe, kind: SetKind) -> tuple[Step, ...]:
-    """Return the steps that run on answers, judgements or replayed groups.
-
-    Raises:
-        RecipeError: it does not train, or not on these.
-    """
     split = split_recipe(recipe)
     if kind == "answers":
         return split.after
@@ -240,7 +224,6 @@ def _steps_of(recipe: Recipe, kind: SetKind) -> tuple[Step, ...]:
 
 
 def _fit(folder: Path, kind: SetKind, steps: tuple[Step, ...], other: Recipe) -> tuple[Step, ...]:
-    """Another recipe's steps with weights at the progress of this training step."""
     sums = [x.operator for x in steps if isinstance(x.operator, RewardSumMapper)]
     if sums:
         progress = sums[0].progress
@@ -253,13 +236,13 @@ def _fit(folder: Path, kind: SetKind, steps: tuple[Step, ...], other: Recipe) ->
 
 def _run_step(files: _Files, recorded: list[RecordedStep | None]) -> RunStep:
     """For `apply_steps`: what a step did, by values.parquet and the decisions."""
-    kept = [name for each in recorded if each is not None for name in each.columns.values()]
+    by_name = {each.name: each for each in recorded if each is not None}
+    kept = [name for each in by_name.values() for name in each.columns.values()]
     values, decisions = files.table("values", needed=kept), files.table("decisions")
     reasons_of = cache(partial(_reasons, flat(values["response_id"]), decisions))
 
     def run(step: Step, frame: Frame) -> StepResult:
-        found = recorded[step.number - 1]
-        assert found is not None  # Otherwise the set is incomplete.
+        found = by_name[step.name]
         rows = pa.array(frame.source_rows)
         columns = {name: values[kept].take(rows) for name, kept in found.columns.items()}
         reasons = reasons_of(step.name)

@@ -1,29 +1,21 @@
-"""Progress of training while it runs: one live panel, or a line per step in a log."""
+"""Progress of training while it runs: a line for each step."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from types import TracebackType
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
-from rich.console import Console, Group
-from rich.live import Live
-from rich.padding import Padding
-from rich.progress_bar import ProgressBar
-from rich.spinner import Spinner
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console
 from typing_extensions import Self
 
 from ...operators import RejuiceError
@@ -31,7 +23,6 @@ from ...pipelines.analysis.no_signal import no_signal_of_sets
 from ...pipelines.console import path_text
 from ...pipelines.recipe.train import ONE_SET
 from ..metrics import BEST_STEP, LOGGED, Point, Reader, best, collapsed, component, read, validation
-from ..split import RESPONSES
 from .stored import open_training
 
 # --- Left out -------------------------------------------------------------------------
@@ -42,12 +33,7 @@ _REPEATED = "repeated_prompt"
 
 
 def left_out_lines(folder: Path) -> Iterator[str]:
-    """Yield which rows were left out as the prompts of a run were made; nothing where none was.
-
-    Example:
-        >>> list(left_out_lines(Path("outputs/try")))
-        ['dropped before training: 1 of 20 rows (prompt_too_long 1)']
-    """
+    """Yield which rows were left out as the prompts of a run were made; nothing where none was."""
     for path in sorted((folder / "prompts").glob(f"*{_ENDING}")):
         with suppress(OSError, pa.ArrowInvalid):  # Whatever is damaged: a report is of what is not.
             yield from _of_set(path.parent, path.name.removesuffix(_ENDING))
@@ -59,42 +45,23 @@ def _of_set(folder: Path, split: str) -> Iterator[str]:
         return
     rows = prompts.num_rows + decisions.num_rows
     reasons = Counter[str](decisions["reason"].to_pylist())
-    if split != _TRAIN and reasons.pop(_REPEATED, 0):
-        repeated = decisions.filter(pc.equal(decisions["reason"], _REPEATED))["row_id"]
-        counts = Counter[str](prompts["prompt_id"].to_pylist() + repeated.to_pylist())
-        n = _responses(folder / f"{split}.parquet")
-        yield repeats_line(split, counts, n, f"{rows:,}")
+    if split != _TRAIN and (repeated := reasons.pop(_REPEATED, 0)):
+        yield repeats_line(split, repeated, f"{rows:,}")
     if reasons:
         listed = ", ".join(f"{reason} {n:,}" for reason, n in reasons.most_common())
         stage = "training" if split == _TRAIN else shown_set(split)
         yield f"dropped before {stage}: {reasons.total():,} of {rows:,} rows ({listed})"
 
 
-def repeats_line(split: str, counts: Mapping[str, int], n: int, rows: str) -> str:
-    """Return what to do about a validation set in which prompts repeat.
-
-    The number of responses that it is made for is known where every prompt is there as often: AIME's
-    sets for verl have each 32 times.
-
-    Example:
-        >>> repeats_line("validation", {"a": 2, "b": 2}, 1, "the first 4")
-        'validation: 2 of the first 4 rows repeat an earlier prompt and are left out; set validation_n: 2 to get 2 responses to each prompt instead of 1'
-    """  # noqa: E501
-    repeated = sum(counts.values()) - len(counts)
-    found = f"{repeated:,} of {rows} rows repeat an earlier prompt and are left out"
+def repeats_line(split: str, repeated: int, rows: str) -> str:
+    """What to do about a validation set in which prompts repeat, as in AIME's sets for verl."""
     name = split.removeprefix(f"{ONE_SET}-")
-    field, of = ("validation_n", "") if name == ONE_SET else ("n", f" of train.validation.{name}")
-    times = set(counts.values())
-    often = min(times) if len(times) == 1 else 1
-    if often in (1, n):
-        advice = f"{field}{of} says how many responses each prompt gets, which is {n}"
-    else:
-        advice = f"set {field}: {often}{of} to get {often} responses to each prompt instead of {n}"
-    return f"{shown_set(split)}: {found}; {advice}"
+    field = "validation_n" if name == ONE_SET else f"n of train.validation.{name}"
+    found = f"{repeated:,} of {rows} rows repeat an earlier prompt and are left out"
+    return f"{shown_set(split)}: {found}; {field} says how many responses each prompt gets"
 
 
 def _kept(folder: Path, split: str) -> pa.Table | None:
-    """Return the rows that are left of a dataset; of a replayed one they are responses."""
     replayed = folder / "replay.arrow"
     path = replayed if split == _TRAIN and replayed.is_file() else folder / f"{split}.arrow"
     return feather.read_table(path, memory_map=True) if path.is_file() else None
@@ -105,15 +72,7 @@ def shown_set(split: str) -> str:
     return split.replace("-", " ", 1)
 
 
-def _responses(path: Path) -> int:
-    """Return how many responses each prompt of a set gets."""
-    found = pq.ParquetFile(path)
-    if RESPONSES not in found.schema_arrow.names:
-        return 1
-    return int(found.read(columns=[RESPONSES])[RESPONSES][0].as_py())
-
-
-# --- Progress of training while it runs: one live panel, or a line per step in a log ---
+# --- Progress of training while it runs: a line for each step --------------------------
 
 _STAGES = {
     "Started a local Ray instance": "starting the trainer",
@@ -127,9 +86,7 @@ _SHOWN = re.compile(
     r"|step \d+: warning: .*|a trajectory failed with \w+: .*"
 )
 """What is logged while a server is waited for, warnings, and the first failure of each kind."""
-_RECENT = 20  # steps from which the remaining time is estimated
-_BARS = "▁▂▃▄▅▆▇█"
-_TREND = 32  # characters
+RECENT = 20  # steps from which the remaining time is estimated
 _MOST_FORMULAS = 0.5  # of the right answers of a step
 
 
@@ -141,10 +98,10 @@ class Figure(NamedTuple):
     form: str = ".3f"
     interval: Callable[[Point], tuple[float, float] | None] = lambda _: None
 
-    def text(self, point: Point | None) -> str:
+    def text(self, point: Point) -> str:
         """Its value at a point, with its interval if it has one; a dash where there is none."""
-        value = None if point is None else self.of(point)
-        if point is None or value is None:
+        value = self.of(point)
+        if value is None:
             return "-"
         ends = self.interval(point)
         shown = format(value, self.form)
@@ -190,60 +147,31 @@ def figures(points: Sequence[Point]) -> list[Figure]:
 
 
 class Watch:
-    """Shows a run from its files; shows nothing if `quiet`.
+    """Shows a run of so many steps from its files; shows nothing if `quiet`."""
 
-    Args:
-        folder: of the run.
-        name: the project's name.
-        steps: number of steps of the run.
-        console: where to write.
-        quiet: write nothing.
-    """
-
-    def __init__(
-        self, folder: Path, name: str, steps: int, console: Console, *, quiet: bool = False
-    ) -> None:
-        self._folder, self._name, self._steps = folder, name, steps
+    def __init__(self, folder: Path, steps: int, console: Console, *, quiet: bool = False) -> None:
+        self._folder, self._steps = folder, steps
         self._console, self._quiet = console, quiet
         self._reader = Reader(folder / LOGGED)
         self._log = folder / "verl.log"
         self._at = self._log.stat().st_size if self._log.exists() else 0
         earlier = read(folder)  # From before a resume.
-        self._points = [point for point in earlier if point.trained]
         self._validations = [point for point in earlier if point.validation is not None]
         # verl logs a validation again, after us: this is the step of the last that was shown.
         self._validated: int | None = None
-        self._before = len(self._points)
+        self.step: int | None = None  # the last one that was trained since the start
         self._warned = set[str]()  # of what is reported once
-        self._seconds: deque[float] = deque(maxlen=_RECENT)
-        self._stage = "starting verl (about a minute)"
-        self._spinner = Spinner("dots")
-        self._live: Live | None = None
+        self._seconds: deque[float] = deque(maxlen=RECENT)
+        self._stage = ""
 
     def __enter__(self) -> Self:
         for line in left_out_lines(self._folder):  # While it is early enough to stop.
             self._print(line)
-        if not self._quiet and self._console.is_terminal:
-            self._live = Live(
-                console=self._console,
-                get_renderable=self._panel,
-                refresh_per_second=4,
-                transient=True,
-            )
-            self._live.start()
-        else:
-            self._print(f"{self._stage}; its output is in {path_text(self._log)}")
+        self._print(f"starting verl (about a minute); its output is in {path_text(self._log)}")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.poll()
-        if self._live is not None:
-            self._live.stop()
 
     def poll(self) -> None:
         self._look_at_log()
@@ -255,19 +183,13 @@ class Watch:
             if point.trained:
                 if self.step is not None:  # The first step is slower than the others.
                     self._seconds.append(point.seconds)
-                self._points.append(point)
-            if self._live is None and (validated or point.trained):
+                self.step = point.step
+            if validated or point.trained:
                 self._print(self._line(point, validated))
             for line in self._reasons(point, validated=validated):
                 self._print(f"step {point.step}: {line}")
 
-    @property
-    def step(self) -> int | None:
-        """The last step that was trained since the start."""
-        return self._points[-1].step if len(self._points) > self._before else None
-
     def _reasons(self, point: Point, *, validated: bool) -> Iterator[str]:
-        """Yield what is amiss with a step, and why it has trained nothing, where it is known."""
         formulas, highest = point.not_worked_out or 0.0, best(self._validations)
         if formulas > _MOST_FORMULAS and "formulas" not in self._warned:
             self._warned.add("formulas")
@@ -307,7 +229,6 @@ class Watch:
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _look_at_log(self) -> None:
-        """Read what verl is doing, and what a step of the recipe waits for."""
         if not self._log.exists():
             return
         with self._log.open("rb") as file:
@@ -316,8 +237,9 @@ class Watch:
         whole_lines = text[: text.rfind(b"\n") + 1]
         self._at += len(whole_lines)  # The rest of the last line is yet to come.
         for word, stage in _STAGES.items():
-            if word.encode() in text:
+            if word.encode() in text and stage != self._stage:
                 self._stage = stage
+                self._print(stage)
         for shown in _SHOWN.findall(whole_lines.decode("utf-8", "replace")):
             self._print(shown)
 
@@ -335,54 +257,6 @@ class Watch:
             parts = [*(f"{f.name.strip()} {f.text(point)}" for f in shown), *parts]
         return f"step {point.step}/{self._steps}: {', '.join(parts)}"
 
-    def _panel(self) -> Group | Table:
-        if self.step is None:
-            row = Table.grid(padding=(0, 1))
-            row.add_row(self._spinner, Text(f"{self._name}: {self._stage}"))
-            return row
-        last = self._points[-1]
-        head = Table.grid(padding=(0, 1))
-        per_step = fmean(self._seconds or [last.seconds])
-        head.add_row(
-            self._spinner,
-            Text(f"{self._name}: step {last.step}/{self._steps}"),
-            ProgressBar(self._steps, last.step, width=30),
-            self._left(last),
-            f"{per_step:.1f} s per step",
-        )
-        return Group(head, Padding(self._table(), (0, 0, 0, 2)))
-
-    def _table(self) -> Table:
-        table = Table.grid(padding=(0, 2))
-        for _ in range(3):
-            table.add_column(justify="right")
-        table.add_column(justify="left")
-        for figure in validation_figures(self._validations):
-            known = [point for point in self._validations if figure.of(point) is not None]
-            first, last = known[0], known[-1]
-            shown = figure.text(last), f"({figure.text(first)})", f"at step {last.step}"
-            table.add_row(Text(figure.name), *map(Text, shown))
-        for figure in figures(self._points):
-            found = [v for p in self._points if (v := figure.of(p)) is not None]
-            values = list(filter(math.isfinite, found))  # Of a loss that is nan there is no bar.
-            if values:
-                first, last = self._points[0], self._points[-1]
-                shown = figure.text(last), f"({figure.text(first)})", trend(values)
-                table.add_row(Text(figure.name), *shown)
-        return table
-
-
-def trend(values: Sequence[float]) -> str:
-    """Return values as a row of bars, each the mean of an equal number of values.
-
-    >>> trend([0.0, 1.0, 2.0, 7.0])
-    '▁▂▃█'
-    """
-    means = [fmean(part) for part in _parts(values, min(_TREND, len(values)))]
-    low, high = min(means), max(means)
-    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(_BARS[round((mean - low) * scale)] for mean in means)
-
 
 def spell(seconds: float) -> str:
     """Return a time in words.
@@ -398,8 +272,3 @@ def spell(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def _parts(values: Sequence[float], parts: int) -> Iterator[Sequence[float]]:
-    for part in range(parts):
-        yield values[part * len(values) // parts : (part + 1) * len(values) // parts]

@@ -311,6 +311,8 @@ class RecordedStep(NamedTuple):
     name: str  # of the step, as the decisions have it
     columns: Mapping[str, str]  # what it wrote, and the column of the file in which that is
     without: Sequence[str]  # columns that it took away
+    number: int  # in the recipe of the run
+    reasons: Mapping[str, str]  # what they mean, as its operator says
 
 
 def values_table(
@@ -321,7 +323,8 @@ def values_table(
     none = pa.nulls(rollouts.num_rows, pa.string())
     ids = {name: flat(rollouts[name]) if name in rollouts.column_names else none for name in IDS}
     known, lines = ids["response_id"], Lines(rollouts.num_rows)
-    pieces_of: dict[str, list[StepValues]] = {step.name: [] for step in steps}
+    by_name = {step.name: step for step in steps}
+    pieces_of: dict[str, list[StepValues]] = {name: [] for name in by_name}
     for each in written:
         pieces_of[each.step].append(each)
     recorded: list[dict[str, Any] | None] = []
@@ -338,7 +341,8 @@ def values_table(
                 for target in {column, columns[column]}:
                     lines.write(line_N.astype(np.int64), target, values)
         without = sorted({column for piece in pieces for column in piece.without})
-        recorded.append({"name": name, "columns": columns, "without": without})
+        of = by_name[name].number, dict(by_name[name].operator.reasons)
+        recorded.append(RecordedStep(name, columns, without, *of)._asdict())
     recorded += [None] * (len(steps) - len(recorded))
     found = {name: lines.column(name) for name in lines.names if name not in ids}
     return pa.table({**ids, **found}).replace_schema_metadata({_STEPS: json.dumps(recorded)})

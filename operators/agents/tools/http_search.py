@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import quote, urlencode
@@ -33,16 +32,9 @@ class HttpSearch(Tool, ServerOptions):
     """Longest text of a document, in characters; what is beyond it is cut off, with a visible
     marker. Null: no limit but the flow's `max_observation`."""
     attempts: PositiveInt = 5
-    """Most attempts for one search. An unusable answer counts as a third of them; being asked to
-    wait (429) and finding no server do not count."""
     timeout_s: PositiveFloat = 30
-    """Longest wait for one answer, in seconds."""
     give_up_s: PositiveFloat = 120
-    """No attempt for a search starts later than this many seconds after its first one, however long
-    the server asks to wait; one after the first may take what is left. Waiting for a limit per
-    minute does not count."""
     patience_s: NonNegativeFloat = 60
-    """Seconds to wait for a server that cannot be reached before it counts as down."""
 
     code: ClassVar[str | None] = "1"
     excluded_from_cache_key: ClassVar[frozenset[str]] = ServerOptions.excluded_from_cache_key - {
@@ -117,9 +109,8 @@ class HttpSearch(Tool, ServerOptions):
         else:
             fields = urlencode({"q": query, "format": "json"}, quote_via=quote)
             request = Request(lambda base: f"{base}/search?{fields}", None, _read_web_pages)
-        shared = await shared_client(self)
-        async with shared.slots:
-            return await shared.client.answer_without_probe(request, Counter())
+        client = await shared_client(self)
+        return await client.answer(request)
 
 
 _LARGEST = 1 << 24

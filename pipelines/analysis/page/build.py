@@ -10,9 +10,9 @@ import hashlib
 import re
 import zlib
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ from ...dataset.files import check_is_free, write_file
 
 
 def joined(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Return columns one after the other, in a type that holds all of them.
+    """Columns one after the other, in a type that holds all of them.
 
     Texts are `large_string`, since those of a whole run may have more than 2 GiB. Where no type
     holds all, as for numbers and texts, each value is a text, as JSON.
@@ -52,14 +52,14 @@ def joined(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
 
 
 def texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return each value as a text: as JSON, unless it is one; null stays null."""
+    """Each value as a text: as JSON, unless it is one; null stays null."""
     if is_text(column.type):
         return column.cast(pa.large_string())
     return pa.chunked_array([pa.array(map(text_of, column.to_pylist()), pa.large_string())])
 
 
 def text_of(value: Any) -> str | None:
-    """Return a value as a text: as JSON, unless it is one.
+    """A value as a text: as JSON, unless it is one.
 
     Example:
         >>> text_of({"a": 1})
@@ -71,7 +71,7 @@ def text_of(value: Any) -> str | None:
 
 
 def last_text(prompt: Any) -> str:
-    """Return a prompt's text; that of its last message, where it is a list of messages.
+    """A prompt's text; that of its last message, where it is a list of messages.
 
     Messages without a text under `content`, as of other formats, are shown as JSON.
     """
@@ -101,7 +101,7 @@ def packed(data: bytes, level: int = _LEVEL) -> bytes:
 
 
 def packed_numbers(values: Array) -> bytes:
-    """Return numbers as little-endian bytes, packed."""
+    """Numbers as little-endian bytes, packed."""
     return packed(np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<")).tobytes())
 
 
@@ -159,7 +159,8 @@ def text_blocks(
             found.append({**texts, "rows": rows} if included_G[group] else None)
         return first, last - first, packed_json(found)
 
-    yield from in_threads([partial(block, first) for first in firsts])
+    with ThreadPoolExecutor(usable_cores()) as pool:  # zlib lets other threads run.
+        yield from pool.map(block, firsts)
 
 
 def packed_size(group_texts: pa.Table, row_texts: pa.Table, starts_G: Array) -> float:
@@ -179,7 +180,7 @@ def packed_size(group_texts: pa.Table, row_texts: pa.Table, starts_G: Array) -> 
 
 
 def drawn(prompt_ids: pa.ChunkedArray) -> Array:
-    """Return a number in [0, 1) for each group, float64[G]: those with the least come first."""
+    """A number in [0, 1) for each group, float64[G]: those with the least come first."""
     order = np.arange(len(prompt_ids), dtype=np.uint64)
     return np.asarray(uniform_of(mix(hash_each(prompt_ids) + order)))
 
@@ -192,12 +193,6 @@ def excerpts(prompts: pa.ChunkedArray) -> list[str]:
         line = " ".join(last_text(prompt)[: 4 * _EXCERPT].split())
         found.append(line if len(line) <= _EXCERPT else f"{line[:_EXCERPT]}…")
     return found
-
-
-def in_threads(jobs: Sequence[Callable[[], Any]]) -> Iterable[Any]:
-    """Yield the results of some jobs, in order; zlib lets other threads run."""
-    with ThreadPoolExecutor(usable_cores()) as pool:
-        yield from pool.map(lambda job: job(), jobs)
 
 
 # --- What a page is made of: one plain structure, whatever it came from ---------------
@@ -274,7 +269,6 @@ class PageRun(NamedTuple):
     """What the head of the page says of a run; empty texts for what is not known."""
 
     path: str  # as it was given; empty for a result in memory
-    kind: str  # `export`, `training run` or `training step`
     recipe: str  # name of the file
     model: str  # the policy that was sampled
     date: str  # when it was written, UTC
@@ -309,18 +303,15 @@ class PageSummary(NamedTuple):
 
 
 # --- Libraries ------------------------------------------------------------------------
-# The libraries inside a page: plotly.js draws, DataTables lists. Both are files of PyPI packages.
-#
-# plotly.js is what the field's notebooks and panels are drawn with, and needs no network; of its
-# traces only those are used that draw SVG, because WebGL traces compile code at run time, which the
-# page's security policy forbids. DataTables comes with `itables`, which bundles it as a module.
+# plotly.js draws, DataTables lists. Of plotly's traces only those are used that draw SVG: WebGL
+# traces compile code at run time, which the page's security policy forbids.
 
 _EXPORT = re.compile(r"export\s*\{([^}]*)\}")
 
 
 @cache
 def plotly_js() -> str:
-    """Return the script of plotly.js: it defines `Plotly`.
+    """The script of plotly.js: it defines `Plotly`.
 
     Raises:
         RejuiceError: the package is there without it.
@@ -378,7 +369,7 @@ _MARGIN = 1.04
 
 
 def page_bytes(data: PageData, live: str, *, most_bytes: int = 39_000_000) -> bytes:
-    """Return the page of some sets for `live.serve`; `live` is the version that it shows."""
+    """The page of some sets for `live.serve`; `live` is the version that it shows."""
     return _Writer(data, most_bytes, live).page()
 
 
@@ -423,28 +414,20 @@ class _Writer:
         if self._live:
             policy += "; connect-src 'self'"
         parts = {
-            b"{{POLICY}}": policy.encode(),
-            b"{{STYLE}}": f"{tables_css()}\n{_asset('page.css')}".encode(),
-            b"{{LIBRARIES}}": _script("plotly", plotly) + _script("tables", tables),
-            b"{{SCRIPT}}": own.encode(),
+            "POLICY": policy.encode(),
+            "STYLE": f"{tables_css()}\n{_asset('page.css')}".encode(),
+            "LIBRARIES": _script("plotly", plotly) + _script("tables", tables),
+            "SCRIPT": own.encode(),
         }
         heads = [self._figures(each) for each in self._data.sets]
         size = sum(map(len, [*parts.values(), *self._blocks, self._head(heads)]))
         share = self._share(max(self._most_bytes - size, 0))
         for head, each in zip(heads, self._data.sets, strict=True):
             self._add_texts(head, each, share)
-        parts[b"{{HEAD}}"] = self._head(heads)
-        parts[b"{{BLOCKS}}"] = b"".join(self._blocks)
+        parts |= {"HEAD": self._head(heads), "BLOCKS": b"".join(self._blocks)}
+        # In one pass: what is put in is not searched for marks.
         template = _asset("page.html").encode()
-        # Cut once, and joined: what was put in is never searched again.
-        for mark in parts:
-            assert template.count(mark) == 1, mark
-        pieces = [template]
-        for mark, text in parts.items():
-            at = next(i for i, piece in enumerate(pieces) if i % 2 == 0 and mark in piece)
-            before, after = pieces[at].split(mark)
-            pieces[at : at + 1] = [before, text, after]
-        return _MAKER + b"".join(pieces)
+        return _MAKER + re.sub(rb"{{(\w+)}}", lambda mark: parts[mark[1].decode()], template)
 
     def _head(self, sets: Sequence[Mapping[str, Any]]) -> bytes:
         data = self._data
@@ -453,6 +436,7 @@ class _Writer:
             "title": data.title,
             "made_by": "rejuice",
             "sets": sets,
+            "opens_at": _opens_at(data.sets),
             "curves": data.curves,
             "signs": data.signs,
             "recipe": data.recipe,
@@ -492,7 +476,6 @@ class _Writer:
         }
 
     def _share(self, left: int) -> float:
-        """Return the share of the groups whose texts fit into so many bytes."""
         expected = sum(
             packed_size(each.group_texts, each.row_texts, each.groups_at)
             for each in self._data.sets
@@ -500,7 +483,6 @@ class _Writer:
         return left / (_MARGIN * expected) if expected else 1.0
 
     def _add_texts(self, head: dict[str, Any], each: PageSet, share: float) -> None:
-        """Texts of whole groups, in a seeded random order."""
         starts_G = each.groups_at.astype(np.int32)
         included_G = np.asarray(drawn(each.group_texts["prompt_id"]) < share)
         head["texts"] = [
@@ -528,8 +510,14 @@ class _Writer:
         return number
 
 
+def _opens_at(sets: Sequence[PageSet]) -> int:
+    """The place of the set that is shown first: the last answers of the first run, if it trains."""
+    own = [at for at, each in enumerate(sets) if each.run == sets[0].run]
+    answers = [at for at in own if sets[at].step is not None and sets[at].kind == "answers"]
+    return answers[-1] if answers else 0
+
+
 def _numbered(sets: Sequence[PageSet]) -> pa.Array:
-    """Return the prompt_ids of all sets: a prompt has the same place in each."""
     ids = [texts(each.group_texts["prompt_id"]) for each in sets]
     return pc.unique(
         pa.chunked_array([c for column in ids for c in column.chunks], pa.large_string())

@@ -13,10 +13,9 @@ import pyarrow as pa
 
 from ....operators import DataError, RejuiceError
 from ...dataset.remote import AnyPath
-from ...recipe.recipe import Recipe
 from ...recipe.steps import is_sampling
-from ..comparison import set_change
-from ..diff import pairs
+from ..diff import by_chance, pairs
+from ..figures import row_figures
 from ..reward_hacking import SignResult
 from ..rows import RowTable, stored_rows
 from ..stored import Stored
@@ -27,7 +26,6 @@ def run_facts(path: AnyPath | None, stored: Stored) -> PageRun:
     """Return the facts of a run; what is not on file is empty."""
     return PageRun(
         path="" if path is None else str(path),
-        kind=stored.kind,
         recipe=Path(stored.recipe if stored.report is None else stored.report.recipe).name,
         model=", ".join(_models(stored)),
         date=_date(stored),
@@ -40,24 +38,14 @@ def _models(stored: Stored) -> Sequence[str]:
         recipe = stored.sets[0].recipe if stored.kind == "export" else stored.read_recipe()
     except RejuiceError:  # The sets say what is wrong with the files.
         return ()
-    found = _sampled(recipe)
-    if found or not stored.sets:
-        return found
-    base = stored.sets[0].base(0)
-    if "policy" not in base.column_names:
-        return ()
-    return [
-        str(each) for each in base.select(["policy"])["policy"].drop_null().unique().to_pylist()
-    ]
-
-
-def _sampled(recipe: Recipe) -> Sequence[str]:
-    train = recipe.head.train
-    if train is not None and train.policy:
-        return [train.policy]
+    if recipe.head.train is not None and recipe.head.train.policy:
+        return [recipe.head.train.policy]
     operators = [step.operator for step in recipe.steps if is_sampling(step.operator)]
-    names = (getattr(operator, "model", None) for operator in operators)
-    return list(dict.fromkeys(name for name in names if isinstance(name, str)))
+    names = [getattr(operator, "model", None) for operator in operators]
+    base = stored.sets[0].base(0) if stored.sets else None
+    if not names and base is not None and "policy" in base.column_names:
+        names = base.select(["policy"])["policy"].drop_null().unique().to_pylist()
+    return list(dict.fromkeys(str(name) for name in names if name))
 
 
 def _date(stored: Stored) -> str:
@@ -84,31 +72,34 @@ def sign_facts(path: AnyPath | None, sign: SignResult) -> Mapping[str, Any]:
 # --- Two runs side by side ------------------------------------------------------------
 
 
-def pair_facts(a: AnyPath, b: AnyPath, runs: tuple[Stored, Stored]) -> Mapping[str, Any] | None:
-    """Return the sets that `rejuice diff` compares, and their figures; None: there are none.
+def pair_facts(runs: Sequence[tuple[AnyPath | None, Stored]]) -> Mapping[str, Any] | None:
+    """Return the sets of two runs that `rejuice diff` compares, with figures; None: there are none.
 
     Returns:
         `sets`: their places among the sets of both runs; `prompts`: those with responses in both,
-        only in the first, only in the second; `change`: some fields of `SetChange`; `command`: what
-        prints all of it.
+        only in the first, only in the second; `change`: some figures of both, and the interval of
+        the difference of rewards; `command`: what prints all of it.
     """
+    if len(runs) != 2:
+        return None
+    (a, former), (b, latter) = runs
     try:
-        one, two = pairs(*runs)[0]
+        one, two = pairs(former, latter)[0]
     except DataError:  # Two training runs without a common step.
         return None
-    first, second = ([each.name for each in run.sets] for run in runs)
+    first, second = ([each.name for each in run.sets] for run in (former, latter))
     places = [first.index(one.name), len(first) + second.index(two.name)]
     both = stored_rows(one), stored_rows(two)
     x, y = map(_answered, both)
-    change = set_change(*both, ({}, {}))._asdict()
+    figures = row_figures(both[0]), row_figures(both[1])
+    change = {name: [getattr(x, name) for x in figures] for name in ("reward", "kept", "length")}
     return {
         "sets": places,
         "prompts": [len(x & y), len(x - y), len(y - x)],
-        "change": {name: change[name] for name in ("reward", "kept", "length", "by_chance")},
+        "change": {**change, "by_chance": by_chance(figures)},
         "command": f"rejuice diff {shlex.quote(str(a))} {shlex.quote(str(b))}",
     }
 
 
 def _answered(rows: RowTable) -> set[str]:
-    """Return the prompts with a response: steps may add prompts without one."""
     return set(rows.table["prompt_id"].filter(pa.array(rows.lengths_N >= 0)).to_pylist())

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import orjson
 
@@ -19,28 +19,22 @@ _FAREWELL_S = 10.0  # for open pages to fetch what was last written; they ask ev
 
 
 class LiveRun(Protocol):
-    """A run that may still go on."""
+    """A run that may still go on.
+
+    Its page may raise a RejuiceError where it cannot be read, an OSError while it is replaced.
+    """
 
     def version(self) -> str:
-        """Return what changes whenever the page of the run does."""
-        ...
+        """What changes whenever the page of the run does."""
 
     def page(self, version: str) -> bytes:
-        """Return the page of the run as it is now; its script asks for later versions.
+        """The page of the run as it is now; its script asks for later versions."""
 
-        Raises:
-            RejuiceError: what is there cannot be read; OSError: it is being replaced.
-        """
-        ...
+    def status(self) -> str:
+        """How far the run is, and why it has ended."""
 
     def is_running(self) -> bool:
-        """Return whether the run goes on; a run that was killed does not."""
-        ...
-
-
-class _Built(NamedTuple):
-    version: str
-    page: bytes
+        """Whether the run goes on; a run that was killed does not."""
 
 
 class _PageServer(ThreadingHTTPServer):
@@ -51,7 +45,7 @@ class _PageServer(ThreadingHTTPServer):
         self.token = secrets.token_urlsafe(16)
         self.is_running = True
         self._run = run
-        self._built: _Built | None = None
+        self._built = ("", b"")  # the version, and its page
         self._lock = Lock()
 
     @property
@@ -62,14 +56,15 @@ class _PageServer(ThreadingHTTPServer):
         """Return the type and the content of `NAME` in the address after the token, if there is."""
         version = self._run.version()
         if name == "version":
-            state = {"version": version, "running": self.is_running}
+            status = self._run.status()
+            state = {"version": version, "running": self.is_running, "status": status}
             return "application/json", orjson.dumps(state)
         if name:
             return None
         with self._lock:  # Several tabs share what was built.
-            if self._built is None or self._built.version != version:
-                self._built = _Built(version, self._run.page(version))
-            return "text/html; charset=utf-8", self._built.page
+            if self._built[0] != version:
+                self._built = version, self._run.page(version)
+            return "text/html; charset=utf-8", self._built[1]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -113,13 +108,7 @@ def serve(
     *,
     wait: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Serve the page of a run on 127.0.0.1 until the run has ended.
-
-    Args:
-        run: what is shown.
-        port: of the server; 0: any that is free.
-        tell: called once with the address, when it can be opened.
-        wait: waits for some seconds.
+    """Serve the page of a run on 127.0.0.1 until the run has ended; `tell` gets its address.
 
     Raises:
         RejuiceError: the port is taken.

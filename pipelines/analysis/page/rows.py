@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from ....operators.arrow_compute import pc
-from ....operators.columns import component_columns, flat, is_text
-from ....operators.groups import Array, hash_each, mix
-from ....operators.text.embedding import hashed_ngram
+from ....operators.columns import component_columns
+from ....operators.groups import Array
 from ...dataset.remote import AnyPath
 from ...engine.conditional_step import matching_rows
 from ...engine.frame import Frame
 from ...engine.report import StepReport
 from ...engine.steps import AppliedStep
-from ...recipe.steps import Step
-from ..evidence import evidence, has_evidence, seen_by
+from ..evidence import evidence_of_rows
 from ..figures import column_values, set_figures
 from ..reward_hacking import audit_signs
 from ..rows import BY_TRAINING, Lines, RowTable, stored_rows
@@ -38,10 +36,7 @@ _ORIGIN = "row of the base"
 
 
 class WrittenValues:
-    """Rows of a base, then rows that steps added to it, with all that was written.
-
-    Args:
-        base: rows before the first step.
+    """Rows before the first step, then rows that steps added, with all that was written.
 
     Attributes:
         names: columns, in the order in which they appeared.
@@ -58,23 +53,10 @@ class WrittenValues:
 
     @classmethod
     def of(cls, base: Frame, applied: Iterable[AppliedStep]) -> WrittenValues:
-        """Return the values after some steps."""
+        """The values after some steps."""
         values = cls(base)
         for each in applied:
             values.add(each)
-        return values
-
-    @classmethod
-    def of_rows_left(cls, one: StoredSet) -> WrittenValues:
-        """Return the values of a set of which it is not on file what steps did.
-
-        Of a training step, all rows have what was sampled, and those that are left also what steps
-        wrote; of an export, there are only those that are left.
-        """
-        base = one.base(0)
-        values = cls(base)
-        if one.training_step is not None and "response_id" in base.column_names:
-            values.write_by_id(one.final(), base.select(["response_id"])["response_id"])
         return values
 
     def add(self, applied: AppliedStep) -> None:
@@ -83,13 +65,6 @@ class WrittenValues:
         self.inputs[applied.step.number] = before
         self._lines.follow(change)
         self._write(change.columns, before if change.parents is None else self._lines.current_N)
-
-    def write_by_id(self, table: pa.Table, ids_N: pa.ChunkedArray) -> None:
-        """Write the columns of rows that are found by their `response_id`."""
-        found = pc.index_in(table["response_id"], value_set=flat(ids_N), skip_nulls=True)
-        known = found.is_valid()
-        columns = {name: table[name].filter(known) for name in table.column_names}
-        self._write(columns, np.asarray(found.drop_null(), np.int64))
 
     def _write(self, columns: Mapping[str, Any], places: NDArray[np.int64]) -> None:
         for name, column in columns.items():
@@ -101,11 +76,7 @@ class WrittenValues:
         self.written.update(columns)
 
     def numbers(self, first_row: int) -> NDArray[np.int32]:
-        """Return the number of each row in the dataset, from 1; see `PageSet.columns`.
-
-        Args:
-            first_row: rows of the dataset before those of this part.
-        """
+        """The number of each row, after `first_row` rows of other parts; see `PageSet.columns`."""
         origin_N = np.asarray(pc.fill_null(self._lines.column(_ORIGIN, pa.int64()), -1))
         source_N = np.append(self._base.source_rows, -1)[origin_N]
         numbers = np.where(source_N < 0, 0, source_N + first_row + 1)
@@ -123,11 +94,7 @@ class WrittenValues:
         return self._lines.rows
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """Return the last value of a column in each row; null where it has none.
-
-        Raises:
-            DataError: neither the base nor a step has it.
-        """
+        """The last value of a column in each row; null where it has none."""
         return self._lines.joined(name, joined) if name in self.written else self._of_base(name)
 
     def _of_base(self, name: str) -> pa.ChunkedArray:
@@ -146,23 +113,9 @@ COLUMN = "evidence of steps"
 """The name among the texts of a row; no column of a dataset is likely to have it."""
 MOST_ROWS, MOST_CHARACTERS = 20_000, 3_000_000
 """The most responses with evidence: finding the rules of answers takes 0.2 us a character."""
+_CHARACTERS_OF_TOKEN = 4
+"""About as many, where lengths are in tokens."""
 _ENTRY = pa.struct([("step", pa.int32()), ("name", pa.string()), ("text", pa.string())])
-
-
-class RowEvidence(NamedTuple):
-    """The evidence of the rows of a set."""
-
-    entries: pa.Array  # of each row a list of `{step, name, text}`; null where there are none
-    rows: int  # so many rows were looked at
-
-    def banner(self) -> str:
-        """Return a sentence for the page, where it does not have the evidence of all rows."""
-        if self.rows == len(self.entries):
-            return ""
-        return (
-            f"Evidence is shown of {self.rows:,} of {len(self.entries):,} rows, whole groups "
-            "that were drawn. "
-        )
 
 
 def evidence_of(
@@ -170,37 +123,43 @@ def evidence_of(
     values: Sequence[WrittenValues],
     rows: RowTable,
     most_rows: int = MOST_ROWS,
-) -> RowEvidence:
-    """Return what the values of the rows of a set rest on.
+) -> tuple[pa.Array, str]:
+    """What the values of a set rest on, of each row a list of `{step, name, text}` or null.
 
-    Raises:
-        RejuiceError: what is on file does not fit the steps.
+    With it comes a sentence, if it is not that of all rows.
     """
-    sampled_N = _rows_with_evidence(rows, _characters(values), most_rows)
-    found: list[list[dict[str, Any]]] = [[] for _ in range(len(sampled_N))]
-    starts = np.cumsum([0, *(part.num_rows for part in values)])
+    sampled_N = _rows_with_evidence(rows, most_rows)
+    found: list[list[dict[str, Any]]] = [[] for _ in sampled_N]
+    starts = np.cumsum([0, *(part.num_rows for part in values[:-1])])
     for each in zip(*parts, strict=True):
-        _add(found, each, values, starts, sampled_N)
-    return RowEvidence(pa.array([e or None for e in found], pa.list_(_ENTRY)), int(sampled_N.sum()))
+        number, chosen, places = each[0].step.number, list[Array](), list[Array]()
+        for applied, part, start in zip(each, values, starts, strict=True):
+            places_I = part.inputs[number] + start
+            own = matching_rows(applied.step.operator, applied.before)
+            chosen.append(np.intersect1d(np.flatnonzero(sampled_N[places_I]), own))
+            places.append(places_I[chosen[-1]])
+        for name, column in evidence_of_rows(each, chosen).items():
+            pairs = zip(np.concatenate(places).tolist(), column.to_pylist(), strict=True)
+            for place, value in pairs:
+                if value is not None:
+                    text = f"{value:.3f}" if isinstance(value, float) else str(value)
+                    found[place].append({"step": number, "name": name, "text": text})
+    seen = int(sampled_N.sum())
+    banner = (
+        f"Evidence is shown of {seen:,} of {len(found):,} rows, whole groups that were drawn. "
+        if seen < len(found)
+        else ""
+    )
+    return pa.array([each or None for each in found], pa.list_(_ENTRY)), banner
 
 
-def _characters(values: Sequence[WrittenValues]) -> Array:
-    """int64[N]: the length of each response."""
-    found = []
-    for part in values:
-        column = part.column("response") if "response" in part.names else None
-        known = column is not None and is_text(column.type)
-        lengths = pc.fill_null(pc.utf8_length(column), 0) if known else np.zeros(part.num_rows)
-        found.append(np.asarray(lengths).astype(np.int64))
-    return np.concatenate([np.zeros(0, np.int64), *found])
-
-
-def _rows_with_evidence(rows: RowTable, characters_N: Array, most_rows: int) -> Array:
+def _rows_with_evidence(rows: RowTable, most_rows: int) -> Array:
     """bool[N]: rows of whole groups, in the order in which their texts go into the page."""
     sizes_G = rows.groups.sizes_G
     if not len(sizes_G):
         return np.zeros(0, bool)
-    characters_G = rows.groups.sum(characters_N)
+    of_token = _CHARACTERS_OF_TOKEN if rows.unit == "tokens" else 1
+    characters_G = rows.groups.sum(np.maximum(rows.lengths_N, 0) * of_token)
     ids = rows.table["prompt_id"].take(pa.array(rows.groups.starts_G))
     order = np.argsort(drawn(ids), kind="stable")
     within = np.cumsum(sizes_G[order]) <= most_rows
@@ -211,163 +170,12 @@ def _rows_with_evidence(rows: RowTable, characters_N: Array, most_rows: int) -> 
     return np.asarray(sampled_G[rows.groups.codes_N])
 
 
-def _add(
-    found: list[list[dict[str, Any]]],
-    parts: Sequence[AppliedStep],
-    values: Sequence[WrittenValues],
-    starts: Array,
-    sampled_N: Array,
-) -> None:
-    """Add what a step has, from its input rows of all parts."""
-    step, tables, reasons, places = parts[0].step, list[pa.Table](), list[Any](), list[Array]()
-    if not all(has_evidence(step, each.before) for each in parts):
-        return
-    for each, part, start in zip(parts, values, starts, strict=False):
-        places_I = part.inputs[step.number] + start
-        own = matching_rows(step.operator, each.before)
-        rows = np.intersect1d(np.flatnonzero(sampled_N[places_I]), own)
-        if not len(rows):
-            continue
-        change = each.result.change
-        tables.append(seen_by(each, rows))
-        none = pa.nulls(len(rows), pa.string())
-        dropped = change.reasons
-        reasons.append(none if dropped is None else flat(dropped).take(pa.array(rows)))
-        places.append(places_I[rows])
-    if tables:
-        table = pa.concat_tables(tables, promote_options="permissive")
-        columns = evidence(step, table, pa.concat_arrays(reasons))
-        _add_entries(found, step.number, columns, np.concatenate(places))
-
-
-def _add_entries(
-    found: list[list[dict[str, Any]]],
-    number: int,
-    columns: Mapping[str, pa.Array],
-    places: Array,
-) -> None:
-    for name, column in columns.items():
-        for place, value in zip(places.tolist(), column.to_pylist(), strict=True):
-            if value is not None:
-                text = f"{value:.3f}" if isinstance(value, float) else str(value)
-                found[place].append({"step": number, "name": name, "text": text})
-
-
-# --- Map of responses -----------------------------------------------------------------
-# Where responses lie: their word n-grams, on the two directions in which they differ most.
-
-MOST_POINTS = 1500
-_AT_LEAST = 50
-"""Points of each verdict, where it has so many."""
-_SUBSPACE, _ITERATIONS = 6, 12
-_CHARACTERS = 4000
-"""The beginning of a response that is looked at."""
-
-
-def map_columns(
-    responses: pa.ChunkedArray, ids: pa.ChunkedArray, verdicts: pa.ChunkedArray
-) -> tuple[PageColumn, ...]:
-    """`map_x` and `map_y` of a seeded sample of the rows, stratified by verdict; NaN elsewhere.
-
-    Principal components of the centred vectors of `hashed_ngram`; of each, the greatest coordinate
-    by absolute value is positive. Empty with fewer than three responses.
-    """
-    present_N = np.asarray(pc.greater(pc.fill_null(pc.utf8_length(responses), 0), 0))
-    rows = _sampled(present_N, ids, verdicts)
-    if len(rows) < 3:
-        return ()
-    texts = [responses[row].as_py()[:_CHARACTERS] for row in rows.tolist()]
-    found = _components(hashed_ngram(texts).astype(np.float64))
-    columns = []
-    for name, values in zip(("map_x", "map_y"), found.T, strict=True):
-        column_N = np.full(len(responses), np.nan)
-        column_N[rows] = values
-        columns.append(PageColumn(name, column_N))
-    return tuple(columns)
-
-
-def _sampled(present_N: Array, ids: pa.ChunkedArray, verdicts: pa.ChunkedArray) -> Array:
-    # Draws that depend on nothing but the id of the row, so that a page made again is the same.
-    drawn_N = mix(hash_each(ids) + np.arange(len(ids), dtype=np.uint64))
-    codes = np.asarray(verdicts.cast(pa.string()).combine_chunks().dictionary_encode().indices)
-    codes_N = np.nan_to_num(codes.astype(float), nan=-1.0)
-    total, chosen = max(1, int(present_N.sum())), list[Array]()
-    for code in np.unique(codes_N[present_N]):
-        own = np.flatnonzero(present_N & (codes_N == code))
-        n = max(_AT_LEAST, round(MOST_POINTS * len(own) / total))
-        chosen.append(own[np.argsort(drawn_N[own], kind="stable")[:n]])
-    return np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, np.int64)
-
-
-def _components(vectors_NxD: Array) -> Array:
-    """Return the first two principal components, float64[N, 2], rounded.
-
-    By subspace iteration from a seeded start: the whole spectrum, of which two are wanted, would
-    take seconds on busy cores.
-    """
-    centred = vectors_NxD - vectors_NxD.mean(0)
-    start = np.random.default_rng(0).standard_normal((centred.shape[1], _SUBSPACE))
-    basis = np.linalg.qr(start)[0]
-    for _ in range(_ITERATIONS):
-        basis = np.linalg.qr(centred.T @ (centred @ basis))[0]
-    left, values, _ = np.linalg.svd(centred @ basis, full_matrices=False)
-    found: Array = left[:, :2] * values[:2]
-    peaks = found[np.argmax(np.abs(found), 0), [0, 1]]
-    return np.round(found * np.where(peaks < 0, -1.0, 1.0), 4)
-
-
 # --- A set of a page from the values that steps wrote ---------------------------------
 
 _NAMED = ("response_id", "prompt_id", "prompt", "reference", "response", "extracted_answer")
 _LEFT_OUT = frozenset({*_NAMED, "reward", "advantage", "sampling", "policy_version"})
 _HEAVY = ("token_ids", "logprobs", "ids_and_logprobs", "token_weight")
 _MANY_SLUGS = 256
-
-
-def page_set(
-    name: str,
-    values: Sequence[WrittenValues],
-    rows: RowTable,
-    steps: Sequence[Step],
-    funnel: Sequence[StepReport],
-    *,
-    numbers_N: Array,
-    kind: str = "answers",
-    step: int | None = None,
-    banner: str = "",
-    evidence: RowEvidence | None = None,
-    tokens: ShadedTokens | None = None,
-) -> PageSet:
-    """Return the set of some parts of a run."""
-    responses = texts(_of_all(values, "response"))
-    figures = {
-        **set_figures(rows, funnel).as_json(),
-        "length_unit": rows.unit,
-        "sampled": sum(part.sampled for part in values) if rows.with_dropped else None,
-    }
-    starts_G = rows.groups.starts_G
-    row_texts = _with_evidence(_row_texts(values, rows, responses), evidence)
-    if evidence is not None and COLUMN in row_texts.column_names:
-        banner += evidence.banner()
-    if tokens is not None and tokens.column is not None:
-        row_texts = row_texts.append_column(TOKENS, tokens.column)
-    return PageSet(
-        name,
-        kind,
-        step,
-        tuple(
-            PageStep(each.number, each.name, each.operator.writes(), dict(each.operator.reasons))
-            for each in steps
-        ),
-        figures,
-        (PageColumn("row", numbers_N), *_columns(rows), *_map(rows, responses)),
-        rows.components,
-        starts_G.astype(np.int32),
-        _group_texts(values, rows, starts_G),
-        row_texts,
-        banner,
-        note="" if tokens is None else tokens.note,
-    )
 
 
 def _columns(rows: RowTable) -> list[PageColumn]:
@@ -388,13 +196,26 @@ def _columns(rows: RowTable) -> list[PageColumn]:
     return found
 
 
-def _map(rows: RowTable, responses: pa.ChunkedArray) -> tuple[PageColumn, ...]:
-    ids = pc.fill_null(rows.table["response_id"].cast(pa.string()), "")
-    return map_columns(responses, ids, rows.table["verdict"].cast(pa.string()))
+def _own_columns(
+    values: Sequence[WrittenValues], known: Sequence[PageColumn]
+) -> Iterator[PageColumn]:
+    """Yield what else there is of each row to filter by: numbers, and texts of which few differ."""
+    taken = {"row", *(each.name for each in known), *_NAMED, *_LEFT_OUT} - {"extracted_answer"}
+    for name in dict.fromkeys(name for part in values for name in part.names):
+        if name in taken or name.endswith(_HEAVY):
+            continue
+        column = _of_all(values, name)
+        if column.null_count == len(column) or pa.types.is_nested(column.type):
+            continue
+        if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+            numbers_N = pc.fill_null(column.cast(pa.float64(), safe=False), np.nan)
+            yield PageColumn(name, np.array(numbers_N))
+        elif len(pc.unique(column)) < min(_MANY_SLUGS, len(column)):
+            yield slug_column(name, column)
 
 
 def slug_column(name: str, column: pa.ChunkedArray) -> PageColumn:
-    """Return a column of few different texts; the first slug is "" and stands for null."""
+    """A column of few different texts; the first slug is "" and stands for null."""
     slugs = ("", *sorted(pc.unique(column.drop_null().cast(pa.string())).to_pylist()))
     places = pc.index_in(column.cast(pa.string()), pa.array(slugs[1:], pa.string()))
     kind = np.uint8 if len(slugs) < _MANY_SLUGS else np.int32
@@ -412,12 +233,10 @@ def _group_texts(values: Sequence[WrittenValues], rows: RowTable, starts_G: Arra
     )
 
 
-def _row_texts(
-    values: Sequence[WrittenValues], rows: RowTable, responses: pa.ChunkedArray
-) -> pa.Table:
+def _row_texts(values: Sequence[WrittenValues], rows: RowTable) -> pa.Table:
     columns: dict[str, Any] = {
         "response_id": rows.table["response_id"],
-        "response": responses,
+        "response": texts(_of_all(values, "response")),
         "extracted_answer": texts(_of_all(values, "extracted_answer")),
     }
     in_columns = {"verdict", "finish_reason", *chain(*map(component_columns, rows.components))}
@@ -433,15 +252,8 @@ def _row_texts(
     return pa.table(columns)
 
 
-def _with_evidence(texts: pa.Table, evidence: RowEvidence | None) -> pa.Table:
-    if evidence is None or evidence.entries.null_count == len(evidence.entries):
-        return texts
-    kept = [name for name in texts.column_names if name != COLUMN]
-    return texts.select(kept).append_column(COLUMN, evidence.entries)
-
-
 def _of_all(values: Sequence[WrittenValues], name: str) -> pa.ChunkedArray:
-    """Return a column of all parts; nulls where a part has none."""
+    """A column of all parts; nulls where a part has none."""
     return joined(
         [
             each.column(name) if name in each.names else pa.chunked_array([pa.nulls(each.num_rows)])
@@ -451,39 +263,29 @@ def _of_all(values: Sequence[WrittenValues], name: str) -> pa.ChunkedArray:
 
 
 def _shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return values as they are where JSON has them, else as text."""
-    kind = column.type
     plain = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)
-    return column if any(of_kind(kind) for of_kind in plain) else texts(column)
+    return column if any(of_kind(column.type) for of_kind in plain) else texts(column)
 
 
 def _turns(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Turns without token ids and log-probabilities."""
-    lists = column.to_pylist()
     wanted = ("role", "text", "tool", "arguments", "observation", "status", "finish_reason")
-    slim = [_slim(turns, wanted) for turns in lists]
+    slim = [
+        [[(k, str(turn[k])) for k in wanted if turn.get(k) is not None] for turn in turns]
+        if isinstance(turns, list) and all(isinstance(turn, Mapping) for turn in turns)
+        else None
+        for turns in column.to_pylist()
+    ]
     return pa.chunked_array([pa.array(slim, pa.list_(pa.map_(pa.string(), pa.string())))])
-
-
-def _slim(turns: Any, wanted: Sequence[str]) -> Any:
-    if not isinstance(turns, list) or not all(isinstance(turn, Mapping) for turn in turns):
-        return None
-    return [[(k, str(turn[k])) for k in wanted if turn.get(k) is not None] for turn in turns]
 
 
 # --- The page of a stored run ---------------------------------------------------------
 
 
 def page_of_stored(path: AnyPath | None, stored: Stored) -> PageData:
-    """Return the page of a stored run.
+    """The page of a stored run, with the path that was given for it.
 
-    Args:
-        path: as it was given; None: its files are those of a result in memory, which no command is
-            to name.
-        stored: what is there.
-
-    Raises:
-        RejuiceError: its files are damaged.
+    Without a path its files are those of a result in memory, which no command is to name.
     """
     funnel = None if stored.report is None else stored.report.steps
     facts = run_facts(path, stored)
@@ -497,41 +299,52 @@ def page_of_stored(path: AnyPath | None, stored: Stored) -> PageData:
 
 
 def _set(one: StoredSet, funnel: Sequence[StepReport] | None, shaded: str | None) -> PageSet:
-    """Return the page's set of a stored one; `shaded`: the policy whose tokens are shaded."""
-    rows = stored_rows(one)
-    steps, evidence, banner = one.steps, None, ""
+    rows, banner = stored_rows(one), ""
     if one.incomplete:
-        values = [WrittenValues.of_rows_left(one)]
+        values = [WrittenValues(Frame.of(one.final()))]
         numbers_N = np.zeros(values[0].num_rows, np.int32)
-        steps = steps if rows.with_dropped else ()
-        left = "Only rows that are left are here, without their way"
-        of_all = "Of the rows that were dropped, only what was sampled is here"
-        banner = f"{of_all if rows.with_dropped else left}: {one.incomplete}. "
+        banner = f"Only rows that are left are here, without their way: {one.incomplete}. "
     else:
         parts = [(one.base(part), list(one.applied(part))) for part in range(one.parts)]
         values = [WrittenValues.of(base, applied) for base, applied in parts]
         numbers_N = _numbers(one, values)
-        evidence = evidence_of([applied for _, applied in parts], values, rows)
         if funnel is None:
-            funnel = set_funnel(rows, [applied for _, applied in parts])
-    found = page_set(
-        one.name,
-        values,
-        rows,
-        steps,
-        funnel or (),
-        numbers_N=numbers_N,
+            funnel = set_funnel(rows, (each for _, applied in parts for each in applied))
+    row_texts, note = _row_texts(values, rows), ""
+    if not one.incomplete:
+        entries, of_some = evidence_of([applied for _, applied in parts], values, rows)
+        if entries.null_count < len(entries):
+            row_texts, banner = row_texts.append_column(COLUMN, entries), banner + of_some
+    if shaded is not None:
+        column, note = _tokens(values, shaded)
+        row_texts = row_texts if column is None else row_texts.append_column(TOKENS, column)
+    figures = {
+        **set_figures(rows, funnel or ()).as_json(),
+        "length_unit": rows.unit,
+        "sampled": sum(part.sampled for part in values) if rows.with_dropped else None,
+    }
+    steps = [
+        PageStep(each.number, each.name, each.operator.writes(), dict(each.operator.reasons))
+        for each in (() if one.incomplete else one.steps)
+    ]
+    for own in (each for each in funnel or () if each.step == TRAINING):
+        reasons = dict.fromkeys(own.dropped, "training's own")
+        steps.append(PageStep(BY_TRAINING, TRAINING, (), reasons))
+    starts_G, known = rows.groups.starts_G, _columns(rows)
+    return PageSet(
+        name=one.name,
         kind=one.kind,
         step=one.training_step,
+        steps=tuple(steps),
+        figures=figures,
+        columns=(PageColumn("row", numbers_N), *known, *_own_columns(values, known)),
+        components=rows.components,
+        groups_at=starts_G.astype(np.int32),
+        group_texts=_group_texts(values, rows, starts_G),
+        row_texts=row_texts,
         banner=banner,
-        evidence=evidence,
-        tokens=None if shaded is None else _tokens(values, shaded),
+        note=note,
     )
-    own = [step for step in funnel or () if step.step == TRAINING]
-    if not own:
-        return found
-    last = PageStep(BY_TRAINING, TRAINING, (), dict.fromkeys(own[0].dropped, "training's own"))
-    return found._replace(steps=(*found.steps, last))
 
 
 def _tokens(values: Sequence[WrittenValues], policy: str) -> ShadedTokens:
@@ -551,9 +364,7 @@ def _numbers(one: StoredSet, values: Sequence[WrittenValues]) -> Array:
 
 
 def page_of(runs: Sequence[tuple[AnyPath | None, Stored]]) -> PageData:
-    """Return one page of one or more stored runs, each with the path that was given for it.
-
-    Only where there is a single one, its path may be None, see `page_of_stored`.
+    """One page of one or more stored runs, see `page_of_stored`.
 
     Raises:
         RejuiceError: files of a run are damaged.
@@ -569,19 +380,11 @@ def page_of(runs: Sequence[tuple[AnyPath | None, Stored]]) -> PageData:
         signs=tuple(each for page in named for each in page.signs),
         recipe="\n".join(page.recipe for page in named),
         runs=tuple(each for page in named for each in page.runs),
-        pair=_pair(runs),
+        pair=pair_facts(runs),
     )
 
 
-def _pair(runs: Sequence[tuple[AnyPath | None, Stored]]) -> Mapping[str, Any] | None:
-    if len(runs) != 2:
-        return None
-    (a, one), (b, two) = runs
-    return None if a is None or b is None else pair_facts(a, b, (one, two))
-
-
 def _named(page: PageData, path: str) -> PageData:
-    """Return one of several pages, with its path wherever more than one may be seen."""
 
     def name(own: str) -> str:
         return f"{path} {own}".rstrip()

@@ -53,14 +53,9 @@ def response_tokens(
     model: str,
     weights: pa.ChunkedArray | None = None,
 ) -> ShadedTokens:
-    """Return the tokens of responses.
+    """The tokens of responses, by lists of ids, logprobs and weights (null: all are 1).
 
-    Args:
-        ids: token ids of each response, list<int>.
-        logprobs: of each token, list<float>.
-        responses: their texts. A row whose tokens do not give its text has none.
-        model: the policy, as the recipe names it.
-        weights: of each token, list<float>; null: all are 1.
+    A row whose tokens do not give its text has none.
     """
     columns = (ids, logprobs)
     if not is_text(responses.type) or not all(is_list(each.type) for each in columns):

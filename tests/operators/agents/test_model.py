@@ -83,6 +83,7 @@ def test_a_server_that_is_gone_does_not_end_the_run():
             with pytest.raises(ModelError, match=r"could not be reached: .*; is the server up\?$"):
                 await model.ask(chat(2))
             await asyncio.to_thread(server.start)
+            await asyncio.sleep(0.5)  # Until a probe has found it.
             assert await model.ask(chat(3)) == "echo: question 3"
         finally:
             await model.close()
@@ -156,6 +157,7 @@ def test_only_what_decides_answers_is_in_the_cache_key():
         "max_tokens": 2048,
         "chat_template_kwargs": {},
         "parameters": {},
+        "server": {"seed": "64_bit"},
         "code": "1",
     }
 

@@ -26,6 +26,7 @@ from rejuice.operators.columns import MESSAGES
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
 from rejuice.operators.operator import RowsOfChunk, split
 from rejuice.operators.registry import build
+from rejuice.operators.servers import client
 from rejuice.operators.servers.client import OpenAIClient
 from rejuice.operators.servers.judge import key_of, open_cache, user_cache
 
@@ -408,8 +409,8 @@ def test_chunks_are_taken_as_slots_become_free(make):
     assert (taken, finished) == (20, 20)
 
 
-def test_a_server_that_is_down_is_tried_again_by_the_next_chunk(make):
-    """Rows of a chunk are given up together, so that one that recovers scores the rest."""
+def test_a_server_that_is_down_is_tried_again_a_moment_later(make, monkeypatch):
+    monkeypatch.setattr(client, "_DOWN_S", 0)
     with FakeJudge(always=Trouble.ERROR_500) as judge:
         operator = make(judge, on_server_down="missing", server={"attempts": 1, "concurrency": 1})
 
@@ -419,7 +420,8 @@ def test_a_server_that_is_down_is_tried_again_by_the_next_chunk(make):
             yield RowsOfChunk(numbered(9, 10), range(2))
 
         found = [missing(change)[0] for _, _, change in operator.process_chunks(chunks())]
-    assert found == ["scorer_unreachable"] * 9 + [None] * 2
+    assert set(found[:8]) == {"scorer_unreachable"}
+    assert found[9:] == [None] * 2
 
 
 @pytest.fixture
@@ -452,7 +454,12 @@ def test_a_server_that_comes_back_scores_again(make):
         judge.kill()
         assert missing(operator.apply(numbered(1, 2))) == ["scorer_unreachable"] * 2
         judge.start()
-        assert missing(operator.apply(numbered(1, 2))) == [None] * 2
+        for _ in range(1000):  # Until a probe has found it.
+            found = missing(operator.apply(numbered(1, 2)))
+            if found == [None] * 2:
+                return
+            time.sleep(0.01)
+    raise AssertionError(found)
 
 
 @pytest.mark.parametrize("on_server_down", ["fail", "missing"])
@@ -716,16 +723,16 @@ def test_the_first_failure_of_a_kind_is_logged_in_full(make, caplog):
 
 
 WRONG = [
-    ({"template": "{question}"}, "it must contain {response}"),
-    ({"template": "{question} {response} {question}"}, "it contains {question} 2 times"),
-    ({"template": "{response}"}, "it must contain {question}"),
+    ({"template": "{question}"}, "template contains {response} 0 times; it must contain it once"),
+    ({"template": "{question} {response} {question}"}, "template contains {question} 2 times"),
+    ({"template": "{response}"}, "template contains {question} 0 times"),
     (
         {"template": "{prompt} {question} {response}"},
-        "it contains {prompt}, which is not a placeholder",
+        "template contains {prompt}, which is not a placeholder",
     ),
     (
         {"system": "Judge {response}."},
-        "it contains {response}, which is allowed in template only",
+        "system contains {response}, which is allowed in template only",
     ),
     ({"dimensions": []}, "name at least one"),
     ({"dimensions": ["a b"]}, "'a b' is not a name such as accuracy"),

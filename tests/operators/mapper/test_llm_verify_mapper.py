@@ -171,12 +171,19 @@ def test_a_verdict_that_is_no_decision_is_missing(make, text, decided):
     assert change.columns["reward_accuracy"].null_count == (decided is None)
 
 
-def test_a_judge_may_reason_first(make):
-    reasoned = 'Is it {"correct": false}? No: {"correct": true}'
+@pytest.mark.parametrize(
+    ("reasoned", "decided"),
+    [
+        ('The names are {"one": 1} person. {"correct": true}', "correct"),
+        ('The answer ends with {"correct": true}. {"correct": false}', None),
+        ('{"correct": false}, whatever the answer says: {"correct": true}', None),
+    ],
+)
+def test_a_judge_may_reason_first_and_not_contradict_itself(make, reasoned, decided):
     with ComparingJudge(QUESTIONS, {"Babbage": reasoned}) as judge:
         row = ("Q1: Who wrote it?", "Ada Lovelace", "Babbage")
         change = make(judge, answer_format="text").apply(table_of(row))
-    assert change.columns["verdict"].to_pylist() == ["correct"]
+    assert change.columns["verdict"].to_pylist() == [decided]
 
 
 def test_it_asks_by_the_shared_client(make, asked_of_shared_client):
@@ -232,8 +239,14 @@ def test_bad_columns_are_one_line(make):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"template": "{question} {answer}"}, "it must contain {reference} once, and does 0 times"),
-        ({"template": "{question} {answer} {reference} {answer}"}, "{answer} once, and does 2"),
+        (
+            {"template": "{question} {answer}"},
+            "template contains {reference} 0 times; it must contain it once",
+        ),
+        (
+            {"template": "{question} {answer} {reference} {answer}"},
+            "template contains {answer} 2 times",
+        ),
         ({"right": 0.0}, "wrong 0.0 is not below right 0.0"),
         ({"parameters": {"messages": []}}, "parameters must not name 'messages'"),
     ],

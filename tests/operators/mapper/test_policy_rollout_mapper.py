@@ -351,7 +351,7 @@ def test_without_a_task_the_cache_key_is_unchanged():
         "seed": 0,
         "chat_template_kwargs": {},
         "on_policy": True,
-        "options": {"api": "completions", "tokenizer": None},
+        "options": {"server": {"seed": "64_bit"}, "api": "completions", "tokenizer": None},
         "files": [],
     }
     assert PolicyRolloutMapper(task="verify").cache_key_fields()["task"] == "verify"

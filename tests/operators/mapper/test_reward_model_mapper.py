@@ -387,11 +387,11 @@ def test_the_probe_is_of_the_kind_that_rows_have(api, plain_tokenizer):
     for table in (chats, texts):
         operator = RewardModelMapper(model="m", api=api, tokenizer="rm")
         (request,) = operator._requests(table, [0])
-        assert operator._probe().body.keys() == request.body.keys()
+        assert operator._probe().sent[0].body.keys() == request.sent[0].body.keys()
 
 
 def test_a_null_message_is_left_out():
     chat = [{"role": "user", "content": "Why?"}, None]
     table = pa.table({"prompt": pa.array([chat], MESSAGES), "response": ["Because."]})
     (request,) = RewardModelMapper(model="m")._requests(table, [0])
-    assert [each["role"] for each in request.body["messages"]] == ["user", "assistant"]
+    assert [each["role"] for each in request.sent[0].body["messages"]] == ["user", "assistant"]

@@ -267,13 +267,13 @@ def test_tests_that_call_nothing_are_bad():
 
 def test_equal_rows_are_graded_once(monkeypatch):
     seen = []
-    run = grading.Grader._run
+    run = grading.Grader.run
 
     def counted(self, program, case):
         seen.append(case)
         return run(self, program, case)
 
-    monkeypatch.setattr(grading.Grader, "_run", counted)
+    monkeypatch.setattr(grading.Grader, "run", counted)
     UnitTestMapper().map(table(*[(SQUARE, TESTS)] * 5))
     assert len(seen) == 2
 

@@ -199,7 +199,7 @@ def test_an_answer_that_was_not_the_response_s_is_found():
 
 
 KNOWN = [  # As documented: verdicts of the verifier that math-verify does not share.
-    ("w", r"$\frac{1}{2^{99}}$", "1/2^{98}", r"The answer is $\frac{1}{2^{99}}$."),
+    ("w", r"\frac{1}{2^{99}}", "1/2^{98}", r"The answer is $\frac{1}{2^{99}}$."),
     ("c", "42", "42", "So 42 is the answer, reached in 3 steps."),
     ("w", "42 or $43$", "43", "The answer is 42 or $43$."),
     ("w", "at least 4", "4", "The answer is at least 4."),

@@ -269,7 +269,7 @@ def test_a_server_that_lies_about_its_tokens(make):
     lies = {
         Trouble.MISCOUNTED: "choice 3 has 3 token ids, 4 logprobs",
         Trouble.OVERLONG: "choice 3 has 5000 token ids, more than max_tokens 1024",
-        Trouble.NO_TOKEN: "choice 3 has token id -100",
+        Trouble.NO_TOKEN: "choices.3.token_ids.1: Input should be greater than or equal to 0",
         Trouble.UNLIKELY: "choice 3 has a log-probability of 0.7, above 0",
         Trouble.UNCOUNTED: "choice 3 has text, but no token ids",
     }
@@ -277,7 +277,8 @@ def test_a_server_that_lies_about_its_tokens(make):
     with FakeServer(script) as server:
         found = dict(make(server).sample(prompts(6), FOUR))
     for seed, detail in enumerate(lies.values()):
-        assert found[seed] == Failure("bad_response", detail)
+        assert found[seed].reason == "bad_response"
+        assert found[seed].detail.startswith(detail)
     check_group(found[5], 5, 0)  # The others are kept.
     with FakeServer(always=Trouble.OVERLONG) as server, pytest.raises(EngineError) as caught:
         list(make(server).sample(prompts(1), FOUR))

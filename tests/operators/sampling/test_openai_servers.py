@@ -133,22 +133,28 @@ def test_one_response_that_fails_takes_its_prompt_along():
     assert failed == Failure("request_refused", "400: no")
 
 
-def test_weights_that_change_between_the_requests_of_a_group():
-    def group_of(version):
-        return sample_one(version)._replace(version=version)
+@pytest.mark.parametrize("exact", [True, False])
+def test_weights_that_change_between_the_requests_of_a_group(exact):
+    class Trained(FakeServer):
+        def answer(self, path, body, seed, attempt, n):
+            self.version = "3" if seed == 1 else "2"
+            return super().answer("/inference/v1/generate", body, seed, attempt, n)
 
-    def sample_one(_):
-        with Vllm() as server:
-            return sample(server, settings=Settings(n=1))[0]
+        def seed_and_n(self, body):
+            return body["sampling_params"]["seed"], 1
 
-    for exact in (True, False):
-        engine = OpenAIEngine("m", OpenAIOptions(api="chat"), exact=exact)
-        joined = engine._joined([group_of(3), group_of(2)])
-        if exact:
-            message = "weights changed from 2 to 3 while it was sampled"
-            assert joined == Failure("bad_response", message)
-        else:
-            assert (joined.version, len(joined.samples)) == (2, 2)
+    options = OpenAIOptions(
+        api="generate", attempts=1, server={"one_sample_per_request": True}, back_off_s=0.002
+    )
+    with Trained() as server:
+        options = options.model_copy(update={"base_url": server.url})
+        engine = OpenAIEngine("m", options, exact=exact, encode=lambda messages: [1, 2, 3])
+        ((_, found),) = engine.sample([PROMPT._replace(seed=1)], Settings(n=2, max_tokens=30))
+        engine.close()
+    if exact:
+        assert found == Failure("bad_response", "weights changed from 2 to 3 while it was sampled")
+    else:
+        assert (found.version, len(found.samples)) == (2, 2)
 
 
 # Seeds
@@ -446,7 +452,8 @@ def test_settings_that_decide_no_sample_keep_what_was_paid_for():
         ).cache_key_fields()
 
     plain = key()
-    assert plain["options"] == {"api": "completions", "tokenizer": None}
+    seeds = {"server": {"seed": "64_bit"}}
+    assert plain["options"] == {"api": "completions", "tokenizer": None} | seeds
     fields = {"one_sample_per_request": True, "token_limit": "max_completion_tokens"}
     fields |= {"defaults": "left_out", "finish_reasons": {"eos": "stop"}, "index": "by_order"}
     assert key(**fields, models=False) == key(kind="vllm") == key(kind="sglang") == plain

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,7 +14,6 @@ from stub_engine import CAPACITY, StubEngine
 
 from rejuice.operators import __version__
 from rejuice.operators.errors import EngineError
-from rejuice.operators.sampling import processes
 from rejuice.operators.sampling.processes import DEFAULT_ENVIRONMENT, EngineProcesses
 from rejuice.operators.sampling.protocol import Prompt, Settings, listening
 from rejuice.operators.workers import usable_cores
@@ -80,16 +78,6 @@ def test_tokens_of_short_calls_are_not_lost(two):
     assert sum(reported) == 3 * 4 * 7
 
 
-def test_tokens_are_reported_once_a_second(monkeypatch):
-    clock = SimpleNamespace(now=50.0)
-    monkeypatch.setattr(processes.time, "monotonic", lambda: clock.now)
-    sent = []
-    report = processes.TokenReports(sent.append)
-    for clock.now in (50.0, 50.2, 50.9, 51.1, 52.0):
-        report(8)
-    assert [each.number for each in sent] == [8, 24]
-
-
 def test_work_is_distributed_by_length(two):
     texts = ["a" * length for length in (9, 1, 8, 2, 7, 3)]
     results = dict(two.sample(ask(*texts), ONE))
@@ -116,7 +104,7 @@ def test_threads_and_environment(monkeypatch):
     # Tensors of hundreds of megabytes are not asked from the kernel anew at each step.
     assert int(seen("MALLOC_MMAP_THRESHOLD_")) >= 1 << 30
     assert int(seen("MALLOC_TRIM_THRESHOLD_")) >= 1 << 30
-    assert seen("ODD", environment={"ODD": "even"}) == "even"
+    assert seen("ODD", own_environment=[{"ODD": "even"}]) == "even"
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")  # What a user has set stays.
     assert seen("OMP_WAIT_POLICY") == "ACTIVE"
 
@@ -127,18 +115,23 @@ def test_another_interpreter_has_its_own_path(tmp_path):
     link.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     link.chmod(0o755)
     with pytest.raises(EngineError, match=r"^a sampling process died with exit code 1; "):
-        EngineProcesses(StubEngine, python=str(link), environment={"PYTHONPATH": ""})
+        EngineProcesses(StubEngine, python=str(link), own_environment=[{"PYTHONPATH": ""}])
     path = {"PYTHONPATH": os.path.dirname(sys.modules["stub_engine"].__file__)}
-    engine = EngineProcesses(StubEngine, python=str(link), environment=path)
+    engine = EngineProcesses(StubEngine, python=str(link), own_environment=[path])
     assert next(engine.sample(ask("a"), ONE))[1].seed == 0
     engine.close()
 
 
 def test_another_version_is_an_error(tmp_path):
-    """Even one that knows nothing of engines."""
-    package = tmp_path / "rejuice" / "operators"
+    package = tmp_path / "rejuice" / "operators" / "sampling"
     package.mkdir(parents=True)
-    (package / "__init__.py").write_text("__version__ = '0.1.0'")
+    (package.parent / "__init__.py").touch()
+    (package / "processes.py").write_text(
+        "import pickle, socket, struct\n"
+        "def main(descriptor, parent):\n"
+        "    version = pickle.dumps('0.1.0')\n"
+        "    socket.socket(fileno=descriptor).sendall(struct.pack('!Q', len(version)) + version)\n"
+    )
     link = tmp_path / "python"
     link.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
     link.chmod(0o755)
@@ -146,7 +139,9 @@ def test_another_version_is_an_error(tmp_path):
         rf"^{link} has rejuice 0\.1\.0, this one is {__version__}; install the same version there$"
     )
     with pytest.raises(EngineError, match=expected_message):
-        EngineProcesses(StubEngine, python=str(link), environment={"PYTHONPATH": str(tmp_path)})
+        EngineProcesses(
+            StubEngine, python=str(link), own_environment=[{"PYTHONPATH": str(tmp_path)}]
+        )
 
 
 def test_interpreter_that_does_not_exist():

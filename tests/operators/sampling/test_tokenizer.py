@@ -1,5 +1,4 @@
 import sys
-from functools import cache
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -7,8 +6,6 @@ import httpx
 import pytest
 from fake_server import FakeServer, Trouble
 from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from tiny_policy import save_policy
 from vllm_server import EMBEDDED
 
@@ -45,72 +42,9 @@ def test_template_is_applied_once_and_is_what_is_shown(policy):
     assert chat_text(str(policy), CHAT) == decoded(str(policy), ids) == TEXT
 
 
-@cache
-def loaded(name):
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(name), chat_encoder(name)
-
-
-@pytest.fixture(scope="module", params=["embedded", "embedded_flow", "tiny"])
-def name(request, policy):
-    return str(policy if request.param == "tiny" else EMBEDDED.parent / request.param)
-
-
-texts = st.text() | st.lists(
-    st.sampled_from(
-        ["<|im_start|>", "<|im_end|>", "<|im", "<|endoftext|>", " ", "\n", "8 * 46", "é"]
-    )
-).map("".join)
-
-
-@settings(
-    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(
-    chat=st.lists(st.tuples(st.sampled_from(["user", "assistant"]), texts), min_size=1, max_size=3)
-)
-def test_tokens_are_those_of_transformers(name, chat):
-    whole, encode = loaded(name)
-    assert tokenizer._quick(whole) is not None
-    messages = [{"role": role, "content": content} for role, content in chat]
-    expected = whole.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-    assert encode(tuple(chat)) == expected
-
-
-@pytest.mark.parametrize("how", ["more", "template", "slow"])
-def test_a_tokenizer_that_does_more_does_it(policy, how, monkeypatch):
-    from transformers import AutoTokenizer, PreTrainedTokenizerBase
-
-    whole = AutoTokenizer.from_pretrained(policy)
-    kind = type(whole)
-
-    class More(kind):
-        def __call__(self, *args, **kwargs):
-            found = super().__call__(*args, **kwargs)
-            return {"input_ids": [*found["input_ids"], 7]}
-
-    class Template(kind):
-        def apply_chat_template(self, *args, **kwargs):
-            return "7" if kwargs["tokenize"] is False else [7]
-
-    class Slow(PreTrainedTokenizerBase):
-        def __init__(self):
-            self.chat_template = "x"
-
-        def apply_chat_template(self, *args, **kwargs):
-            return [7]
-
-    if how == "slow":
-        made = Slow()
-    else:
-        whole.__class__ = {"more": More, "template": Template}[how]
-        made = whole
-    monkeypatch.setattr(tokenizer, "_load", lambda name: made)
-    assert chat_encoder("x")(CHAT)[-1] == 7
-
-
-def test_tokens_are_displayed_as_they_are_decoded(name, monkeypatch):
+@pytest.mark.parametrize("kind", ["embedded", "embedded_flow", "tiny"])
+def test_tokens_are_displayed_as_they_are_decoded(kind, policy, monkeypatch):
+    name = str(policy if kind == "tiny" else EMBEDDED.parent / kind)
     ids = [*chat_encoder(name)((("user", "  a  b\n\u00a0€ 漢字 it's 1,234.5"),)), 0, 1, 2]
     text = decoded(name, ids)
     with monkeypatch.context() as patched:
@@ -298,6 +232,6 @@ def test_the_server_is_checked_before_its_tokenizer(hub):
         with pytest.raises(EngineError, match=r"^the server has no model 'n'; it has m, other$"):
             open_engine(spec)
         server.kill()
-        with pytest.raises(EngineError, match="could not be reached: Cannot"):
+        with pytest.raises(EngineError, match="could not be reached: connection refused"):
             open_engine(spec)
     assert hub.requests == []

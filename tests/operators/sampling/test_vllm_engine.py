@@ -1,13 +1,8 @@
-import math
 import pickle
-import shutil
-import subprocess
-import textwrap
 from types import SimpleNamespace
 
 import pytest
 from rounding import LOG_PROBS
-from tiny_policy import save_policy
 from true_policy import TruePolicy
 from vllm_server import EMBEDDED, vllm_python
 
@@ -23,7 +18,7 @@ from rejuice.operators.sampling.protocol import (
     listening,
 )
 from rejuice.operators.sampling.tokenizer import TemplateRefusedError
-from rejuice.operators.sampling.vllm_engine import Difference, VllmEngine, pack_again, vllm_process
+from rejuice.operators.sampling.vllm_engine import VllmEngine, vllm_process
 
 TWO = Settings(n=2, max_tokens=3)
 
@@ -36,15 +31,15 @@ class FakeLLM:
     """Stands where vllm.LLM does; its last request is always the first to finish.
 
     Args:
-        broken: what is raised by the next step or call of the workers.
+        broken: what is raised by the next step.
         reasons: why responses finish.
     """
 
     def __init__(self, broken=None, reasons=("stop", "length")):
         self.broken, self.reasons = broken, reasons
-        self.waiting, self.most, self.aborted, self.calls = {}, 0, [], []
+        self.waiting, self.most, self.aborted = {}, 0, []
         self.llm_engine = self
-        self.model_config = SimpleNamespace(max_model_len=10, dtype="torch.float32")
+        self.model_config = SimpleNamespace(max_model_len=10)
         self.vllm_config = SimpleNamespace(scheduler_config=SimpleNamespace(max_num_seqs=4))
 
     def add_request(self, name, prompt, params):
@@ -76,14 +71,6 @@ class FakeLLM:
         for name in names:
             del self.waiting[name]
 
-    def collective_rpc(self, method, args):
-        if self.broken:
-            raise self.broken
-        self.calls.append((method, *args))
-
-    def reset_prefix_cache(self):
-        self.calls.append(("reset_prefix_cache",))
-
 
 @pytest.fixture
 def make(monkeypatch):
@@ -92,7 +79,7 @@ def make(monkeypatch):
             raise TemplateRefusedError("the chat template refuses: no")
         return [len(messages[0][1])] * (len(messages[0][1]) % 20)
 
-    def params(settings, seed, *, ignore_eos=False):
+    def params(settings, seed):
         return SimpleNamespace(n=settings.n, seed=seed)
 
     def make(llm, **fields):
@@ -213,102 +200,6 @@ def test_closing_twice_is_no_error(make):
         list(engine.sample(prompts(1), TWO))
 
 
-@pytest.fixture
-def folder(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    return tmp_path
-
-
-def test_weights_are_replaced_and_what_was_cached_of_the_old_ones_is_dropped(
-    make, folder, monkeypatch
-):
-    llm = FakeLLM()
-    engine = make(llm)
-    monkeypatch.setattr(vllm_engine, "_difference", lambda *_: Difference(0, 1e-4, "torch.float32"))
-    engine.load_weights(folder, 8)
-    assert llm.calls == [("replace_weights", str(folder)), ("reset_prefix_cache",)]
-    ((_, group),) = engine.sample(prompts(1), TWO)
-    assert group.version == 8
-
-
-def test_dead_canary_leaves_the_engine_unusable(make, folder, monkeypatch):
-    engine = make(FakeLLM())
-    monkeypatch.setattr(
-        vllm_engine, "_difference", lambda *_: Difference(0.01, 0.2, "torch.float32")
-    )
-    message = (
-        rf"^vLLM does not sample from '{folder}': log-probabilities of a response are off by 0.01 "
-        r"on average, 0.2 at most; restart it with these weights$"
-    )
-    for use in (
-        lambda: engine.load_weights(folder, 1),
-        lambda: list(engine.sample(prompts(1), TWO)),
-        lambda: engine.load_weights(folder, 2),
-    ):
-        with pytest.raises(EngineError, match=message):
-            use()
-
-
-def test_loading_that_fails_midway_leaves_the_engine_unusable(make, folder):
-    llm = FakeLLM(broken=RuntimeError("size mismatch"))
-    engine = make(llm)
-    with pytest.raises(EngineError, match=rf"^vLLM cannot load '{folder}'; size mismatch$"):
-        engine.load_weights(folder, 1)
-    llm.broken = None
-    with pytest.raises(EngineError, match=r"^vLLM has no weights: loading '.+' has failed$"):
-        list(engine.sample(prompts(1), TWO))
-
-
-def test_folder_without_a_policy_changes_nothing(make, tmp_path):
-    engine = make(FakeLLM(), version=4)
-    with pytest.raises(EngineError, match=r"it is not a folder with config.json and weights$"):
-        engine.load_weights(tmp_path / "nothing", 5)
-    ((_, group),) = engine.sample(prompts(1), TWO)
-    assert group.version == 4
-
-
-@pytest.mark.parametrize(
-    ("difference", "within"),
-    [
-        (Difference(0, 9e-4, "torch.float32"), True),
-        (Difference(0, 2e-3, "torch.float32"), False),
-        (Difference(4e-2, 9, "torch.bfloat16"), True),
-        (Difference(6e-2, 6e-2, "torch.bfloat16"), False),
-        (Difference(math.nan, math.nan, "torch.float32"), False),
-        (Difference(math.nan, math.nan, "torch.float16"), False),
-    ],
-)
-def test_tolerance_of_the_canary(difference, within):
-    assert difference.within is within
-
-
-@pytest.mark.slow
-def test_canary_compares_with_a_full_forward_pass(tmp_path):
-    save_policy(tmp_path)
-    ids, tokens = [5, 6, 7], (8, 9)
-    true = TruePolicy(tmp_path).logprobs(ids, tokens)
-    same = vllm_engine._difference(str(tmp_path), "float32", ids, Sample("", tokens, true, "stop"))
-    assert same.most < LOG_PROBS
-    off = (true[0], true[1] + 0.5)
-    other = vllm_engine._difference(str(tmp_path), "float32", ids, Sample("", tokens, off, "stop"))
-    assert other[:2] == pytest.approx((0.25, 0.5), abs=LOG_PROBS)
-
-
-def test_packs_again_where_weight_and_copy_are_both_there():
-    packed = []
-
-    def layer(size, **fields):
-        method = SimpleNamespace(process_weights_after_loading=packed.append)
-        weight = SimpleNamespace(numel=lambda: size)
-        return SimpleNamespace(weight=weight, quant_method=method, **fields)
-
-    tied, only_copy = layer(9, cpu_linear=print), layer(0, cpu_linear=print)
-    on_gpu, norm = layer(9), SimpleNamespace()
-    layers = [tied, only_copy, on_gpu, norm]
-    pack_again(SimpleNamespace(modules=lambda: layers))
-    assert packed == [tied]
-
-
 @pytest.mark.slow
 def test_interpreter_without_vllm():
     with pytest.raises(EngineError) as error:
@@ -330,23 +221,6 @@ EAGER = {"enforce_eager": True, "max_num_seqs": 32}
 def problems(count):
     chat = "Tom has {} apples and buys {} more. How many apples does Tom have?"
     return [Prompt((("user", chat.format(k, k + 3)),), 1_000_003 * k) for k in range(count)]
-
-
-@pytest.fixture(scope="module")
-def other_policy(tmp_path_factory):
-    """The embedded policy after some training, as far as weights go."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    folder = tmp_path_factory.mktemp("weights") / "other"
-    shutil.copytree(EMBEDDED, folder)
-    model = AutoModelForCausalLM.from_pretrained(EMBEDDED)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(0)
-        for weights in model.parameters():
-            weights += 0.05 * weights.std() * torch.randn_like(weights)
-    model.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -395,16 +269,6 @@ class TestReal:
         assert found[0].reason == "prompt_too_long"
         assert len(found[1].samples) == 8
 
-    def test_weights_are_replaced_in_place(self, engine, other_policy):
-        pids, before = engine.pids, dict(engine.sample(problems(8), EIGHT))
-        engine.load_weights(other_policy, 2)
-        other = dict(engine.sample(problems(8), EIGHT))
-        check_true(other.values(), other_policy, 2)
-        engine.load_weights(EMBEDDED, 1)
-        assert dict(engine.sample(problems(8), EIGHT)) == before
-        assert before != other
-        assert engine.pids == pids
-
     def test_greedy_is_the_most_probable(self, engine):
         wanted = EIGHT._replace(n=1, temperature=0.0)
         for _, group in engine.sample(problems(4), wanted):
@@ -416,35 +280,10 @@ class TestReal:
         with pytest.raises(EngineError, match=r"^vLLM rejects these settings; n must be 1 when"):
             list(engine.sample(problems(2), EIGHT._replace(temperature=0.0)))
 
-    def test_the_canary_fails_with_the_old_output_head(self, other_policy):
-        script = f"""
-            from rejuice.operators.errors import EngineError
-            from rejuice.operators.sampling import vllm_engine
-            from rejuice.operators.sampling.protocol import VllmOptions
-            from rejuice.operators.sampling.protocol import Prompt, Settings
-
-            vllm_engine.pack_again = lambda model: None
-            options = VllmOptions(dtype="float32", max_model_len=128, arguments={EAGER})
-            engine = vllm_engine.VllmEngine({str(EMBEDDED)!r}, options)
-            for use in (
-                lambda: engine.load_weights({str(other_policy)!r}, 2),
-                lambda: next(engine.sample([Prompt((("user", "Hi"),), 0)], Settings())),
-            ):
-                try:
-                    use()
-                except EngineError as error:
-                    print(error)
-        """
-        command = [vllm_python(), "-c", textwrap.dedent(script)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        message = f"vLLM does not sample from '{other_policy}': log-probabilities of a response are"
-        assert [line[: len(message)] for line in done.stdout.splitlines()] == [message] * 2
-
-    def test_sixteen_bits(self, other_policy):
+    def test_sixteen_bits(self):
         options = VllmOptions(python=vllm_python(), max_model_len=128, arguments=EAGER)
         engine = vllm_process(str(EMBEDDED), options)
         try:
-            engine.load_weights(other_policy, 2)  # The canary lives.
             assert len(list(engine.sample(problems(4), EIGHT))) == 4
         finally:
             engine.close()

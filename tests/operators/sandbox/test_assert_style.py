@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from rejuice.operators.sandbox.grading import (
     AssertCase,
-    AssertRunner,
     BadTestsError,
+    Grader,
     Program,
     shared_sandbox,
 )
-from rejuice.operators.sandbox.judge import judge
+from rejuice.operators.sandbox.judge import ProgramEndedError, judge
 from rejuice.operators.sandbox.plain_data import decode, encode
 from rejuice.operators.sandbox.run import SandboxLimits
 
@@ -30,17 +30,6 @@ def check(candidate):
     for times in range(3):
         assert len(candidate("abc", times)) == 3 * times
 """
-
-
-class Counted:
-    """The sandbox, and how many processes it has run."""
-
-    def __init__(self):
-        self.runs = 0
-
-    def run(self, source, **fields):
-        self.runs += 1
-        return shared_sandbox().run(source, **fields)
 
 
 def test_a_list_of_assertions(verdicts):
@@ -203,9 +192,12 @@ def test_tests_that_print_or_exit(verdicts):
 
 
 def test_a_test_that_closes_its_output_cannot_be_run():
-    runner = AssertRunner(shared_sandbox(), SandboxLimits())
+    grader = Grader(shared_sandbox(), SandboxLimits())
     with pytest.raises(BadTestsError):
-        runner.plan(AssertCase("", "import os\nf(1)\nos.close(1)\nos._exit(0)"))
+        grader.run(
+            Program("def f(x=1): return x"),
+            AssertCase("", "import os\nf(1)\nos.close(1)\nos._exit(0)"),
+        )
 
 
 @pytest.mark.parametrize(
@@ -254,27 +246,22 @@ def test_random_arguments_are_the_same_in_every_round(verdicts):
     assert verdicts("def f(x): return x + 2", test) == ["failed"]
 
 
-def test_a_test_and_a_program_are_a_process_each():
-    sandbox = Counted()
-    runner = AssertRunner(sandbox, SandboxLimits())
-    case = AssertCase("", CHECK + "\ncheck(spell)")
-    for _ in range(2):
-        assert runner.run(Program("def spell(w, n): return w * n"), case) == "passed"
-    assert sandbox.runs == 1 + 2 * 2, "planned once for all programs"
-
-
-def test_what_needs_results_first_takes_few_processes():
+def test_calls_that_depend_on_results(verdicts):
     code = "class S:\n    def twice(self, x): return 2 * x\ndef f(x): return f' {x} '"
-    for test, rounds in {
-        "for k in range(40):\n    assert S().twice(k) == 2 * k": 3,
-        "for k in range(40):\n    assert f(k).strip() == str(k)": 1,
-        "for k in range(40):\n    assert f(f(k).strip()).strip() == str(k)": 2,
-        "s = S()\nfor k in range(40):\n    assert s.twice(s.twice(k)) == 4 * k": 4,
-    }.items():
-        sandbox = Counted()
-        runner = AssertRunner(sandbox, SandboxLimits())
-        assert runner.run(Program(code), AssertCase("", test)) == "passed", test
-        assert sandbox.runs <= 1 + 2 * rounds, (test, sandbox.runs)
+    tests = [
+        "for k in range(40):\n    assert S().twice(k) == 2 * k",
+        "for k in range(40):\n    assert f(f(k).strip()).strip() == str(k)",
+        "s = S()\nfor k in range(40):\n    assert s.twice(s.twice(k)) == 4 * k",
+    ]
+    assert verdicts(code, *tests) == ["passed"] * len(tests)
+
+
+def test_a_test_takes_its_own_time(verdicts):
+    """The seconds of a program are those in which the test waits for it."""
+    test = "import time\ntime.sleep(1.2)\nassert f(1) == 1"
+    assert verdicts("def f(x): return x", test, seconds=1.0) == ["passed"]
+    slow = "import time\ndef f(x):\n    time.sleep(1.2)\n    return x"
+    assert verdicts(slow, test, seconds=1.0) == ["timeout"]
 
 
 @pytest.mark.parametrize(
@@ -283,9 +270,9 @@ def test_what_needs_results_first_takes_few_processes():
      "assert f(lambda: 1) == 2", "class A: pass\nassert f(A()) == 2"],
 )  # fmt: skip
 def test_tests_that_no_program_can_be_graded_by(test):
-    runner = AssertRunner(shared_sandbox(), SandboxLimits())
+    grader = Grader(shared_sandbox(), SandboxLimits())
     with pytest.raises(BadTestsError):
-        runner.plan(AssertCase("", test))
+        grader.run(Program("def f(x=1): return x"), AssertCase("", test))
 
 
 def test_names_of_python_and_its_library_are_never_the_program_s(verdicts):
@@ -298,18 +285,26 @@ def test_names_of_python_and_its_library_are_never_the_program_s(verdicts):
 def test_what_the_judge_makes_of_answers():
     """In this process, as in that of a test."""
     call = ["call", {"t": "name", "v": "f"}, [3], {"t": "dict", "v": []}]
-    job = {"setup": "", "test": "assert f(3) == 9", "calls": [], "answers": []}
-    assert judge({**job}) == {"outcome": "unanswered", "calls": [call]}
-    for answers, outcome in {
-        "[9]": "passed", "[8]": "failed", "[]": "ended", '[{"t": "error", "v": ["KeyError", "x"]}]': "error",
-        '[{"t": "error", "v": ["SystemExit", ""]}]': "error", '[{"t": "error", "v": 0}]': "error",
-        '[{"t": "object", "v": 0}]': "failed",
-        '[{"t": "result", "v": 0}]': "error", '[{"v": 0}]': "error", '[{"t": 1, "v": 1}]': "error",
-        '[{"t": "dict", "v": 1}]': "error", '[{"t": "changed", "v": [9, [3]]}]': "passed",
-        '[{"t": "int", "v": "0x9"}]': "passed", '[{"t": "Decimal", "v": "x"}]': "error",
+    for answer, outcome in {
+        "9": "passed", "8": "failed", '{"t": "error", "v": ["KeyError", "x"]}': "error",
+        '{"t": "error", "v": ["SystemExit", ""]}': "error", '{"t": "error", "v": 0}': "error",
+        '{"t": "object", "v": 0}': "failed",
+        '{"t": "result", "v": 0}': "error", '{"v": 0}': "error", '{"t": 1, "v": 1}': "error",
+        '{"t": "dict", "v": 1}': "error", '{"t": "changed", "v": [9, [3]]}': "passed",
+        '{"t": "int", "v": "0x9"}': "passed", '{"t": "Decimal", "v": "x"}': "error",
     }.items():  # fmt: skip
-        answered = {**job, "calls": [call], "answers": json.loads(answers)}
-        assert judge(answered)["outcome"] == outcome, answers
+        asked, given = [], json.loads(answer)
+        program = lambda call, asked=asked, given=given: asked.append(call) or given  # noqa: E731
+        assert judge("", "assert f(3) == 9", program) == outcome, answer
+        assert asked == [call]
+
+
+@pytest.mark.parametrize("outcome", ["ended", "timeout", "output"])
+def test_what_a_test_catches_does_not_hide_that_the_program_has_ended(outcome):
+    def ended(call):
+        raise ProgramEndedError(outcome)
+
+    assert judge("", "try:\n    f(3)\nexcept:\n    pass", ended) == outcome
 
 
 plain = st.recursive(

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
+from rejuice.operators import process_pool
 from rejuice.operators.errors import RecipeError
 from rejuice.operators.sandbox import confine, program, run
 from rejuice.operators.sandbox.run import (
@@ -190,8 +191,6 @@ def test_honest_programs(sandbox, source):
 def test_limits_that_leave_nothing_are_refused(sandbox, wrong):
     with pytest.raises(ValueError, match="a program cannot run within"):
         sandbox.run("", limits=SandboxLimits(**wrong))
-    with pytest.raises(ValueError, match="at least one worker"):
-        Sandbox(workers=0)
 
 
 # --- the processes --------------------------------------------------------------------
@@ -254,7 +253,7 @@ def test_a_fork_server_that_dies_fails_the_call_and_not_the_next():
 
 
 def test_a_fork_server_that_does_not_start(monkeypatch):
-    monkeypatch.setattr(run, "_FORK_SERVER", "raise SystemExit")
+    monkeypatch.setattr(process_pool, "_START", "raise SystemExit")
     with Sandbox() as sandbox, pytest.raises(SandboxError, match="fork server"):
         sandbox.run("")
 
@@ -424,10 +423,9 @@ RIGHT = "; run it on Linux 5.13 or newer with Landlock (`lsm=landlock,...`), on 
 
 def serve_after(monkeypatch, line):
     """Fork servers run this line before they serve; `c` is the module that confines."""
-    changed = run._FORK_SERVER.replace(
-        "main(int", f"from _sandbox import confine as c\n{line}\nmain(int"
-    )
-    monkeypatch.setattr(run, "_FORK_SERVER", changed)
+    serve = f"from _rejuice.sandbox import confine as c\n{line}\nimportlib.import_module(module)"
+    changed = process_pool._START.replace("importlib.import_module(module)", serve)
+    monkeypatch.setattr(process_pool, "_START", changed)
     check_confinement.cache_clear()
 
 

@@ -193,8 +193,8 @@ def test_a_test_that_never_has_enough(verdicts, monkeypatch):
     """The program may keep a test going, but not for ever."""
     code = "class Q:\n    def size(self): return 1\n    def pop(self): pass"
     test = "q = Q()\nwhile q.size() > 0:\n    q.pop()"
-    monkeypatch.setattr(grading, "MOST_ROUNDS", 3)
-    assert verdicts(code, test) == ["timeout"]
+    monkeypatch.setattr(grading, "JUDGE_SECONDS", 0.1)
+    assert verdicts(code, test, seconds=0.4) == ["timeout"]
 
 
 def test_one_test_does_not_spoil_the_next(verdicts):
@@ -205,13 +205,12 @@ def test_one_test_does_not_spoil_the_next(verdicts):
 SPY = """
 import sys
 def words(x):
-    if isinstance(x, str): yield x
+    if isinstance(x, (str, bytes)): yield x if isinstance(x, str) else x.decode()
     for y in x.values() if isinstance(x, dict) else x if isinstance(x, list) else []: yield from words(y)
 def f(*_, **named):
     frame, seen = sys._getframe(), []
     while frame:
-        for each in frame.f_locals.values():
-            if isinstance(each, dict): seen += words(each.get("calls"))
+        for each in frame.f_locals.values(): seen += words(each)
         frame = frame.f_back
     return next((each for each in seen if each.startswith("hello")), "none")
 """
@@ -240,7 +239,7 @@ def test_a_program_gets_the_arguments_of_its_own_calls_and_nothing_else(verdicts
 
 
 def test_tests_that_a_program_passes_without_solving_them_are_weak(limits):
-    runner = grading.AssertRunner(shared_sandbox(), limits)
+    grader = grading.Grader(shared_sandbox(), limits)
     for test, why in {
         "assert f(3).startswith('hello')": ("object",),
         "assert f(3).count('a')": ("object",),
@@ -253,4 +252,4 @@ def test_tests_that_a_program_passes_without_solving_them_are_weak(limits):
         "from math import isnan\nassert isnan(f(1))": (), "assert len(f(3)) == 5": (),
         "assert Solution().is_prime(7)": (), "c = Cache(2)\nc.put(1, 1)\nassert c.get(1) == 1": (),
     }.items():  # fmt: skip
-        assert weaknesses(runner, AssertCase("", test)) == why, test
+        assert weaknesses(grader, AssertCase("", test)) == why, test

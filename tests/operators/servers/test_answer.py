@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.operators.servers.verdict import AnswerToken, ScorerAnswer, read_answer
+from rejuice.operators.servers.verdict import STORED_ANSWER, AnswerToken, ScorerAnswer, read_answer
 from rejuice.operators.servers.wire import AttemptError, RetryClass
 
 
@@ -66,5 +66,5 @@ tokens = st.none() | st.lists(st.builds(AnswerToken, st.text(), tops), max_size=
 
 
 @given(st.builds(ScorerAnswer, st.text(), st.just("stop"), tokens, st.integers(0), st.integers(0)))
-def test_an_answer_survives_dump_and_load(answer):
-    assert ScorerAnswer.load(answer.dump()) == answer
+def test_an_answer_survives_a_cache(answer):
+    assert STORED_ANSWER.validate_json(STORED_ANSWER.dump_json(answer)) == answer

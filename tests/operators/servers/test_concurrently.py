@@ -28,7 +28,8 @@ def test_a_refill_is_answered_once_results_are_consumed_and_items_taken(thread):
         async def work(number):
             put(number)
             await asyncio.sleep(0)
-            refill = RefillRequest(put)
+            refill = RefillRequest()
+            put(refill)
             await refill.wait()
             answered.append((number, number in consumed, len(taken)))
 

@@ -18,13 +18,13 @@ from rejuice.operators.cache_key import cache_key_json
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES
 from rejuice.operators.mapper.llm_quality_reward_mapper import (
+    RATING,
     LlmQualityRewardMapper,
     data_juicer_schema,
-    read_scores,
     record,
 )
 from rejuice.operators.registry import build
-from rejuice.operators.servers.verdict import MalformedError, ScorerAnswer
+from rejuice.operators.servers.verdict import MalformedError, ScorerAnswer, read_verdict
 
 QUESTION = "What is {1 + 1}?"
 
@@ -43,7 +43,7 @@ GOOD = {
     "with a point": ([says(4.5, 4.0, 3.7, 1.1)], (4.5 + 4.0 + 3.7 + 1.1) / 4 / 5),
     "in a fence": ([f"```json\n{says(2, 2, 2, 2, rationale='')}\n```"], 0.4),
     "between sentences": ([f"Sure: {says(2, 3, 2, 3, rationale='')} That is all."], 0.5),
-    "the first of two": ([says(1, 2, 1, 2, rationale="") + says(5, 5, 5, 5)], 0.3),
+    "the same twice": ([says(1, 2, 1, 2) + says(1, 2, 1, 2)], 0.3),
     "one word as a recommendation": ([says(3, 3, 3, 3, recommendation=" review ")], 0.6),
     "no flags": (['{"dimension_scores": ' + json.dumps(dict.fromkeys(DIMENSIONS, 4)) + "}"], 0.8),
     "more dimensions": ([says(4, 4, 4, 4)[:-1] + ', "tags": {"topic": "sums"}}'], 0.8),
@@ -64,6 +64,8 @@ FAILED = {
     "no JSON": ([says(4, 4, 4, 4).replace(",", ";")], 0.0),
     "braces in braces in braces": ([says({"value": 4}, 4, 4, 4)], 0.0),
     "cut before its end": ([says(4, 4, 4, 4)[:-20]], 0.0),
+    "a quotation first": ([f"It claims {says(5, 5, 5, 5)}\n{says(1, 1, 1, 1)}"], 1.0),
+    "a quotation last": ([f"{says(1, 2, 1, 2)}, not {says(5, 5, 5, 5)}"], 0.3),
     "a score below the scale": ([says(0, 0, 0, 0)], 0.0),
     "a score above the scale": ([says(9, 9, 9, 9)], 1.8),
 }
@@ -112,10 +114,10 @@ def their_filter(monkeypatch):
 def test_what_the_scorer_thinks_before_is_no_answer():
     """Where Data-Juicer would take the first object of the thought."""
     thought = f"<think>perhaps {says(1, 1, 1, 1)}</think>"
-    found = read_scores(ScorerAnswer(thought + says(4, 5, 3, 4), "stop"), DIMENSIONS)
+    found = read_verdict(ScorerAnswer(thought + says(4, 5, 3, 4), "stop"), DIMENSIONS, RATING)
     assert found == (4.0, 5.0, 3.0, 4.0)
     with pytest.raises(MalformedError, match="it ends within its thought"):
-        read_scores(ScorerAnswer(f"<think>perhaps {says(1, 1, 1, 1)}", "length"), DIMENSIONS)
+        read_verdict(ScorerAnswer(f"<think>perhaps {says(1, 1, 1, 1)}", "stop"), DIMENSIONS, RATING)
 
 
 @pytest.mark.slow  # Imports Data-Juicer.
@@ -167,10 +169,13 @@ def test_any_text_is_read_as_by_data_juicer(text):
     except (KeyError, TypeError):
         score, found = 0.0, None
     try:
-        scores = read_scores(ScorerAnswer(text, "stop"), DIMENSIONS)
-        assert (sum(scores) / 4 / 5, record(text)) == (score, json.dumps(found, ensure_ascii=False))
+        scores = read_verdict(ScorerAnswer(text, "stop"), DIMENSIONS, RATING)
+        own = (sum(scores) / 4 / 5, record(text))
+        # Of no object but the first it says anything.
+        assert score == 0.0 or own == (score, json.dumps(found, ensure_ascii=False))
     except MalformedError:
-        assert score == 0.0
+        # Data-Juicer takes the first object with scores, whatever the others say.
+        assert score == 0.0 or text.count('"dimension_scores": ') > 1
 
 
 def test_the_request_asks_as_data_juicer_does_and_for_its_schema():

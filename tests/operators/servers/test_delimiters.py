@@ -39,13 +39,6 @@ def test_what_is_filled_in_stays_between_its_two_delimiters(question, response):
     assert without[0] == without[1], "only backslashes were added"
 
 
-def test_a_text_that_has_the_mark_of_its_request_gets_another(monkeypatch):
-    """As if somebody had found one: it takes about 2**64 hashes."""
-    made = iter(["00ff" * 4, "11ff" * 4])
-    monkeypatch.setattr("rejuice.operators.servers.judge_prompt._hash", lambda _: next(made))
-    assert mark_of("q", "</response " + "00FＦ" * 4) == "11ff" * 4
-
-
 def test_the_mark_is_that_of_all_texts_and_of_no_other():
     marks = {mark_of(*texts) for texts in (("t", "a", "b"), ("t", "a", "c"), ("u", "a", "b"))}
     assert len(marks) == 3
@@ -57,15 +50,15 @@ def test_what_looks_like_a_delimiter_or_a_special_token_is_escaped():
         TEMPLATE: {
             "</response>": r"<\/response>", "< / Response >": r"<\ / Response >", "＜response": "＜\\response",
             "<\u200bre\u00adsponse>": "<\u200b\\re\u00adsponse>", "<responses>": "<responses>",
-            "Score the response.": r"Score\ the response.", "He can score the response.": "He can score the response.",
+            "Score the response.": "Score the response.",
             "a < b > c, vector<int> and <b>": "a < b > c, vector<int> and <b>", "": "", "é <": "é <",
             "<|im_end|>": r"<\|im_end|>", "<｜User｜>": "<\\｜User｜>", "[/INST] [IN]": r"[\/INST] [IN]",
             "<<SYS>> </s>": r"<\<SYS>> <\/s>", "<end_of_turn>": r"<\end_of_turn>", "a |> b <| c": "a |> b <| c",
         },
         OWN: {
-            "Question: 2?": r"Question\: 2?", "**Question : 2?": r"**Question\ : 2?", "My question: 2?": "My question: 2?",
+            "Question: 2?": "Question: 2?",  # Words are no delimiters: the mark is for that.
             "[end][BEGIN]": r"[\end][\BEGIN]", "###  student's ANSWER": r"#\##  student's ANSWER",
-            "</response>": "</response>", "I ask\nis it right?\nYes": "I ask\nis\\ it right?\nYes",
+            "</response>": "</response>",
         },
     }.items():  # fmt: skip
         for text, expected in texts.items():

@@ -1,6 +1,5 @@
 """Several addresses of one server, in virtual time and without sockets: hours pass at once."""
 
-import asyncio
 from itertools import pairwise
 
 import pytest
@@ -10,9 +9,9 @@ from simulated_servers import A, B, C, Fault, Simulated, all_once, places, run
 from virtual_time import run_in_virtual_time
 
 from rejuice.operators.errors import EngineError
-from rejuice.operators.servers.endpoints import Endpoints, ServerDownError
+from rejuice.operators.servers.endpoints import ServerDownError
 from rejuice.operators.servers.options import ServerOptions
-from rejuice.operators.servers.wire import AttemptError, RetryClass
+from rejuice.operators.servers.wire import AttemptError
 
 
 def test_requests_go_where_the_fewest_are_in_flight():
@@ -51,8 +50,8 @@ def test_probes_have_growing_pauses():
     times = [at for at, base in client.probes if base == A and at < 200]
     pauses = [later - earlier for earlier, later in pairwise(times)]
     assert pauses[0] < 1.1
-    assert all(pause <= 5.1 for pause in pauses)
-    assert all(pause >= 2.5 for pause in pauses[5:])
+    assert all(pause <= 30.1 for pause in pauses)
+    assert all(pause >= 15 for pause in pauses[6:])
 
 
 def test_an_answer_in_the_wrong_form_is_asked_for_elsewhere():
@@ -91,7 +90,9 @@ def test_all_down_end_the_run_with_one_line():
     faults = {A: [Fault(0, 9999, "down")], B: [Fault(30, 9999, "down")]}
     with pytest.raises(ServerDownError) as error:
         run(faults, 999, addresses=(A, B), patience_s=100)
-    assert str(error.value).startswith(f"none of 2 servers could be used for 100 s: {A} (Cannot ")
+    assert str(error.value).startswith(
+        f"none of 2 servers could be reached for 100 s: {A} (connection refused), "
+    )
     assert str(error.value).endswith("; are they up?")
     assert "\n" not in str(error.value)
 
@@ -99,8 +100,9 @@ def test_all_down_end_the_run_with_one_line():
 def test_one_that_is_down_is_the_error_that_it_always_was():
     with pytest.raises(ServerDownError) as error:
         run({A: [Fault(0, 9999, "down")]}, 9, addresses=A, patience_s=100)
-    assert str(error.value).startswith(f"{A} could not be reached for 100 s: Cannot connect to ")
-    assert str(error.value).endswith("; is the server up?")
+    assert str(error.value) == (
+        f"{A} could not be reached for 100 s: connection refused; is the server up?"
+    )
 
 
 @pytest.mark.parametrize("addresses", [A, (A, B)])
@@ -122,7 +124,7 @@ def test_once_all_have_been_down_for_long_no_request_waits_for_them(addresses):
 def test_servers_that_drop_packets_are_down(addresses):
     """A connection that is never made takes as long as a slow answer, for a probe as well."""
     faults = {each: [Fault(0, 99_999, "drops")] for each in (A, B)}
-    with pytest.raises(ServerDownError, match=r" could (not be reached|be used) for 100 s: "):
+    with pytest.raises(ServerDownError, match=r" could (not )?be reached for 100 s: "):
         run(faults, 9, addresses=addresses, patience_s=100, timeout_s=600)
 
 
@@ -130,35 +132,6 @@ def test_a_short_outage_of_all_is_waited_for():
     faults = {each: [Fault(5, 80, "down")] for each in (A, B, C)}
     client, found = run(faults, 200, patience_s=100)
     assert all_once(client, found, 200)
-
-
-@pytest.mark.parametrize("answered", [True, False])
-def test_an_answer_that_arrives_during_a_probe_is_not_undone_by_it(answered):
-    async def main():
-        loop = asyncio.get_running_loop()
-
-        async def probe(endpoint):
-            await asyncio.sleep(10)
-            return True
-
-        options = ServerOptions(base_url=(A, B), back_off_s=1)
-        endpoints = Endpoints(options, loop.time, probe)
-        failure = AttemptError("server_error", "500", RetryClass.SERVER_FAILED)
-        first = endpoints.all[0]
-        for _ in range(3):
-            endpoints.failed(first, failure, loop.time())
-        assert first.aside_since is not None
-        await asyncio.sleep(5)  # The probe is under way.
-        if answered:
-            endpoints.answered(first)
-        await asyncio.sleep(10)
-        assert first.aside_since is None
-        # One more failure sets aside only what was not heard of but by a probe.
-        endpoints.failed(first, failure, loop.time())
-        assert (first.aside_since is None) == answered
-        await endpoints.close()
-
-    run_in_virtual_time(main())
 
 
 faults_of_one = st.lists(

@@ -9,7 +9,7 @@ from fake_judge import FakeJudge, Trouble, verdict
 
 from rejuice.operators.columns import MESSAGES
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
-from rejuice.operators.servers.scoring_mapper import RawAnswer
+from rejuice.operators.servers.judged_mapper import RawAnswer
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 QUICK = {"back_off_s": 0.002, "timeout_s": 60, "patience_s": 60, "attempts": 2}
@@ -33,7 +33,6 @@ def judged(tmp_path):
         fields = {"cache": tmp_path / "scores", **fields}
         operator = LlmQualityRewardMapper(model="m", server=options, **fields)
         made.append(operator)
-        operator.before_apply(table)
         return operator, operator.apply(table)
 
     yield judged

@@ -98,7 +98,7 @@ def test_a_model_that_is_loaded_for_ever_is_given_up():
         with pytest.raises(ServerDownError) as error:
             check_server(options_of(server, patience_s=60), "m", clock=seconds(3))
         assert str(error.value) == (
-            f"{server.url} was not ready for 60 s: 503: Loading model; is the server up?"
+            f"{server.url} could not be reached for 60 s: 503: Loading model; is the server up?"
         )
 
 
@@ -109,7 +109,7 @@ def test_a_server_that_is_down_is_waited_for_aloud(caplog):
         with pytest.raises(ServerDownError) as error:
             check_server(options_of(server, patience_s=100), "m", clock=seconds(4))
         assert time.monotonic() - start < 90
-        assert str(error.value).startswith(f"{server.url} could not be reached for 100 s: Cannot ")
+        assert str(error.value).startswith(f"{server.url} could not be reached for 100 s: ")
     lines = waits(caplog)
     assert 3 <= len(lines) <= 7
     elapsed = []
@@ -144,7 +144,7 @@ def test_a_server_that_fails_every_request_is_waited_for_aloud(caplog):
 
     async def answer(server):
         options = options_of(server, give_up_s=1800)
-        async with OpenAIClient(options, 1, clock=seconds(3)) as client:
+        async with OpenAIClient(options, clock=seconds(3)) as client:
             body = {"model": "m", "seed": 0, "n": 1}
             request = Request("{}/completions".format, body, lambda body: body)
             return await client.answer(request, request, Counter())
@@ -164,8 +164,9 @@ def test_of_several_one_that_is_down_is_a_warning(caplog):
         other.kill()
         check_server(several(one, other), "m")
     (line,) = [each.message for each in caplog.records if each.levelname == "WARNING"]
-    assert line.startswith(f"{other.url} could not be reached: Cannot connect to host ")
-    assert line.endswith(": the run begins without it")
+    assert line == (
+        f"{other.url} could not be reached: connection refused: the run begins without it"
+    )
 
 
 def test_of_several_each_must_have_the_model():
@@ -179,11 +180,10 @@ def test_several_that_are_all_down():
         other.kill()
         with pytest.raises(ServerDownError) as error:
             check_server(several(one, other, patience_s=60), "m", clock=seconds(9))
-    assert str(error.value).startswith(
-        f"none of 2 servers was ready for 60 s: {one.url} was not ready: 503: Loading model, "
-        f"{other.url} could not be reached: Cannot connect to host "
+    assert str(error.value) == (
+        f"none of 2 servers could be reached for 60 s: {one.url} (503: Loading model), "
+        f"{other.url} (connection refused); are they up?"
     )
-    assert str(error.value).endswith("; are they up?")
 
 
 def test_several_of_which_one_comes_up():

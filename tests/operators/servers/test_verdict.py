@@ -20,9 +20,8 @@ TWO = ("accuracy", "grammar")
 VERDICT = '{"accuracy": 4, "grammar": 2}'
 
 
-def read(text, *, answer_format="json_schema", expected=False, tokens=None, finish="stop"):
-    answer = ScorerAnswer(text, finish, tokens)
-    return read_verdict(answer, TWO, answer_format, expected=expected)
+def read(text, *, expected=False, tokens=None, finish="stop"):
+    return read_verdict(ScorerAnswer(text, finish, tokens), TWO, expected=expected)
 
 
 def message_about(text, **fields):
@@ -84,7 +83,7 @@ def test_what_is_read_is_what_the_schema_allows(value):
 def test_text_around_a_verdict_does_not_matter(before, after):
     text = f'{before}{{"accuracy": 4, "grammar": 2}}{after}'
     assume(answer_part(text) == text)  # Hypothesis draws texts of the sources, too: `<thinking>`.
-    assert read(text, answer_format="text") == (4.0, 2.0)
+    assert read(text) == (4.0, 2.0)
 
 
 def test_what_says_a_score_beyond_doubt_is_one():
@@ -142,10 +141,9 @@ AROUND = [
 ]
 
 
-@pytest.mark.parametrize("answer_format", ["json_schema", "json_object", "text"])
-def test_one_verdict_with_text_around_it(answer_format):
+def test_one_verdict_with_text_around_it():
     def check(before, after):
-        assert read(f"{before}{VERDICT}{after}", answer_format=answer_format) == (4.0, 2.0)
+        assert read(f"{before}{VERDICT}{after}") == (4.0, 2.0)
 
     check_each(AROUND, check)
 
@@ -155,33 +153,51 @@ def test_further_fields_do_no_harm():
 
     def check(field):
         for text in (f'{{{field}, "accuracy": 4, "grammar": 2}}', f"{VERDICT[:-1]}, {field}}}"):
-            for answer_format in ("json_schema", "text"):
-                assert read(text, answer_format=answer_format) == (4.0, 2.0)
+            assert read(text) == (4.0, 2.0)
 
     check_each(cases, check)
 
 
-@pytest.mark.parametrize("answer_format", ["json_schema", "json_object", "text"])
-def test_what_is_thought_before_the_verdict_does_not_count(answer_format):
+def test_what_is_thought_before_the_verdict_does_not_count():
     other = VERDICT.replace("4", "1")
     cases = [f"<think>\nmaybe {other}\n</think>\n\n", f"{other}</think>", "<think></think>"]
 
     def check(thought):
-        assert read(thought + VERDICT, answer_format=answer_format) == (4.0, 2.0)
+        assert read(thought + VERDICT) == (4.0, 2.0)
 
     check_each(cases, check)
 
 
-@pytest.mark.parametrize("text", ['{"scores": {v}}', "[{v}]", '{"accuracy": {v}, "grammar": 2}'])
+@pytest.mark.parametrize("text", ['{"scores": {v}}', '{"accuracy": {v}, "grammar": 2}'])
 def test_a_verdict_within_something_else_is_malformed(text):
-    for answer_format in ("json_schema", "text"):
-        if (text, answer_format) != ("[{v}]", "text"):  # The last object of it.
-            assert message_about(text.replace("{v}", VERDICT), answer_format=answer_format)
-
-
-@pytest.mark.parametrize("text", ["{v} or {v}", "[{v}]", '{"scores": {v}}', "{v}}", "{{v}"])
-def test_a_verdict_that_is_not_alone_is_malformed_unless_the_last_one_counts(text):
     assert message_about(text.replace("{v}", VERDICT))
+
+
+OTHER = VERDICT.replace("4", "5")
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("{v} or {v}", True),
+        ("[{v}]", True),
+        ("{v}}", True),
+        ("{{v}", True),
+        ('{v} {"note": 1}', True),
+        ('{"accuracy": 9, "grammar": 1} is out of range, so {v}', True),
+        ("{o} or {v}", False),
+        ("The response claims {o}.\n{v}", False),
+        ("{v}\nIt had claimed {o}", False),
+        ("{o} {v} {v}", False),
+    ],
+)
+def test_verdicts_that_differ_are_malformed_wherever_they_stand(text, counts):
+    """A judge that quotes what a response has written must not pay it."""
+    text = text.replace("{v}", VERDICT).replace("{o}", OTHER)
+    if counts:
+        assert read(text) == (4.0, 2.0)
+    else:
+        assert message_about(text).startswith("two verdicts that differ: ")
 
 
 def test_a_quoted_score_has_its_token():
@@ -195,27 +211,24 @@ def test_the_order_of_the_scores_does_not_matter():
     assert read(' {"grammar":2,"accuracy":4}\n') == (4.0, 2.0)
 
 
-def test_messages_about_malformed_verdicts():
-    assert message_about("fine") == "no JSON: fine"
-    assert message_about("") == "no JSON: empty"
-    assert message_about("fine", answer_format="text") == "no JSON object: fine"
-    assert message_about("[1]") == "not the scores of accuracy, grammar: [1]"
-    assert (
-        message_about('{"accuracy": 1}') == 'not the scores of accuracy, grammar: {"accuracy": 1}'
-    )
-    assert (
-        message_about('{"accuracy": 1, "grammar": 7}')
-        == 'grammar is 7, not an integer from 1 to 5: {"accuracy": 1, "grammar": 7}'
-    )
-    assert message_about('{"accuracy": 1, "grammar": "4/9"}').startswith('grammar is "4/9", not')
-    assert message_about('{"accuracy": 1, "grammar": NaN}').startswith("grammar is NaN, not")
-    assert (
-        message_about('{"accuracy": 1, "grammar": 2}', finish="length")
-        == 'it is truncated at max_tokens: {"accuracy": 1, "grammar": 2}'
-    )
-    long = message_about("Let me think. " * 100)
-    assert long.startswith("no JSON: Let me think. Let me")
-    assert len(long) < 220
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("fine", ["accuracy, grammar", "fine"]),
+        ("", ["empty"]),
+        ("[1]", ["accuracy, grammar", "[1]"]),
+        ('{"accuracy": 1}', ["grammar is missing", "an integer from 1 to 5", '{"accuracy": 1}']),
+        ('{"accuracy": 1, "grammar": 7}', ["grammar is 7", "an integer from 1 to 5"]),
+        ('{"accuracy": 1, "grammar": "4/9"}', ['grammar is "4/9"']),
+        ('{"accuracy": 1, "grammar": NaN}', ["grammar is NaN"]),
+        ("Let me think. " * 100, ["Let me think. Let me"]),
+    ],
+)
+def test_messages_about_malformed_verdicts(text, facts):
+    message = message_about(text)
+    assert all(fact in message for fact in facts)
+    assert len(message) < 260
+    assert "truncated at max_tokens" in message_about(text, finish="length")
 
 
 def test_the_expected_score_is_the_mean_by_probability():
@@ -251,7 +264,7 @@ def test_a_thought_before_the_verdict_is_not_the_verdict():
     found = read(VERDICT, expected=True, tokens=tokens)
     assert found == pytest.approx((4.5, 1.5))
     whole = "".join(thought) + VERDICT
-    assert read(whole, answer_format="text", expected=True, tokens=tokens) == found
+    assert read(whole, expected=True, tokens=tokens) == found
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_the_expected_score_is_that_of_a_full_forward_pass(server, make):
         {"Content-Type": "application/json"},
     )
     message = urllib.request.urlopen(request).read()
-    found = read_verdict(read_answer(message), DIMENSIONS, "json_schema", expected=True)
+    found = read_verdict(read_answer(message), DIMENSIONS, expected=True)
     whole = json.loads(message)
     sampled = whole["choices"][0]["token_ids"]
     rows = truth.rows(whole["prompt_token_ids"], sampled)

@@ -26,7 +26,7 @@ def pool():
 
 def worker_of(pool: Pool) -> psutil.Process:
     assert pool._server is not None
-    (worker,) = psutil.Process(pool._server._process.pid).children()
+    (worker,) = psutil.Process(pool._server.process.pid).children()
     return worker
 
 

@@ -36,7 +36,7 @@ def pool():
 
 def workers_of(pool: Pool) -> list[psutil.Process]:
     assert pool._server is not None
-    return psutil.Process(pool._server._process.pid).children()
+    return psutil.Process(pool._server.process.pid).children()
 
 
 def test_order_and_verdicts(pool: Pool) -> None:
@@ -88,8 +88,8 @@ def test_an_idle_worker_that_died_costs_one_error(pool: Pool) -> None:
 def test_a_dead_fork_server_is_replaced(pool: Pool) -> None:
     pool.run([EASY], timeout=30, workers=1)
     workers = workers_of(pool)
-    os.kill(pool._server._process.pid, signal.SIGKILL)
-    pool._server._process.wait()
+    os.kill(pool._server.process.pid, signal.SIGKILL)
+    pool._server.process.wait()
     for worker in workers:
         worker.kill()
     slugs = [o.slug for o in pool.run([EASY, EASY], timeout=30, workers=1)]
@@ -191,7 +191,7 @@ def test_it_works_the_same(place: Callable[[], list[Verdict]]) -> None:
 SCRIPT = """
 from rejuice.operators.verifier import verify
 from rejuice.operators.verifier.pool import shared_pool
-print(verify(r"\\\\frac{\\\\sqrt{8}}{2}", r"\\\\sqrt{2}", worked_out=False).verdict, shared_pool(1)._server._process.pid)
+print(verify(r"\\\\frac{\\\\sqrt{8}}{2}", r"\\\\sqrt{2}", worked_out=False).verdict, shared_pool(1)._server.process.pid)
 """
 
 
@@ -219,7 +219,7 @@ def test_a_busy_worker_does_not_outlive_its_parent() -> None:
         f"verify({EASY[0]!r}, {EASY[1]!r}, worked_out=False)\n"
         f"threading.Thread(target=lambda: verify({ENDLESS!r}, '42', timeout=60, worked_out=False), daemon=True).start()\n"
         "time.sleep(0.5)\n"
-        "fork_server = psutil.Process(shared_pool(1)._server._process.pid)\n"
+        "fork_server = psutil.Process(shared_pool(1)._server.process.pid)\n"
         "print(*[p.pid for p in fork_server.children()], flush=True)\n"
         "import os; os.kill(os.getpid(), 9)\n"
     )

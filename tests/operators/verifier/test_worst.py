@@ -118,7 +118,7 @@ def test_the_pool_still_works_afterwards() -> None:
 def fork_server_of(pool: Pool) -> int:
     """The number of its process."""
     assert pool._server is not None
-    return pool._server._process.pid
+    return pool._server.process.pid
 
 
 # --- every caller ---------------------------------------------------------------------

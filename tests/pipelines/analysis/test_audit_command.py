@@ -30,7 +30,7 @@ metamorphic  8 distinct pairs of answer and reference
     value + 1         0 of 3 stay right (0.0%, 95% 0.0 to 56.1)
     sign              0 of 3 stay right (0.0%, 95% 0.0 to 56.1)
     inverted fraction no pair
-signs        none could be computed
+signs        no p-value could be computed
              no p-value of length pays: too few groups (1), format without accuracy: too few groups (2), \
 format carries the advantage: too few groups (2), many boxes: too few groups (0), \
 echo of the prompt: too few groups (0)

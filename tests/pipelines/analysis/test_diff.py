@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 
-from rejuice.pipelines.analysis.comparison import new_responses, recipe_differences, set_change
-from rejuice.pipelines.analysis.diff import Side, diff_of, show_diff
-from rejuice.pipelines.analysis.explain import row_paths
-from rejuice.pipelines.analysis.figures import set_figures
-from rejuice.pipelines.analysis.rows import stored_rows
+from rejuice.pipelines.analysis.diff import by_chance, component_changes, new_responses, set_diff
+from rejuice.pipelines.analysis.diff_words import show_set_diff
+from rejuice.pipelines.analysis.figures import row_figures, set_figures
+from rejuice.pipelines.analysis.recipe_words import recipe_differences
+from rejuice.pipelines.analysis.replay import SetSamples
+from rejuice.pipelines.analysis.rows import row_table, stored_rows
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.recipe.recipe import load
 
@@ -40,8 +41,9 @@ def runs(tmp_path_factory):
     }
 
 
-def side(path):
-    return Side(path, load(path), open_stored(path))
+def diffed(a, b):
+    (one,), (two,) = open_stored(a).sets, open_stored(b).sets
+    return set_diff(one, two, (a, b))
 
 
 def lines_of(out):
@@ -50,7 +52,7 @@ def lines_of(out):
 
 def test_recipes_in_words(runs):
     tiny, easy, weighed = (load(path) for path in runs.values())
-    [line] = recipe_differences(tiny, easy)[1:]
+    _, line = recipe_differences(tiny, easy)
     assert line.startswith("pass_rate_filter.max 0.9 -> 1.0   (")
     data, *rest = recipe_differences(tiny, weighed)
     assert data.startswith("dataset_path /")
@@ -68,7 +70,7 @@ def test_steps_and_training_in_words(tmp_path):
     swapped = [*PROCESS[:2], AFTER[1], AFTER[0], *AFTER[2:5]]
     two = write_tiny(tmp_path, swapped, project_name="b", train={**train, "steps": 7})
     found = [line.partition("   (")[0] for line in recipe_differences(first, load(two))]
-    assert found == ["grpo_advantage_mapper left out", "the order of steps", "train.steps 3 -> 7"]
+    assert found == ["train.steps 3 -> 7", "grpo_advantage_mapper left out", "the order of steps"]
     three = write_tiny(tmp_path)
     assert recipe_differences(first, load(three)) == ["train left out"]
     assert recipe_differences(load(three), first) == ["train added"]
@@ -90,53 +92,48 @@ def test_generated_datasets_in_words(tmp_path, monkeypatch):
     one = recipe("one", **{"v.jsonl": {"type": "lookup", "prompts": 1280}})
     more = {"type": "lookup", "prompts": 1280, "seed": 4}
     two = recipe("two", **{str(tmp_path / "v.jsonl"): more, "w.jsonl": {"type": "code"}})
-    assert found(none, one) == ["generated_datasets.v.jsonl added: lookup, prompts 1,280"]
-    assert found(one, none) == ["generated_datasets.v.jsonl left out: lookup, prompts 1,280"]
+    assert found(none, one) == ["generated_datasets.v.jsonl added"]
+    assert found(one, none) == ["generated_datasets.v.jsonl left out"]
     assert found(one, two) == [
         "generated_datasets.v.jsonl.seed 0 -> 4",
-        "generated_datasets.w.jsonl added: code, prompts 200",
+        "generated_datasets.w.jsonl added",
     ]
-    (tmp_path / "other").mkdir()
-    other = load(write_tiny(tmp_path / "other", generated_datasets={"v.jsonl": {"type": "code"}}))
-    assert found(one, other) == ["dataset_path data.jsonl -> other/data.jsonl"]
 
 
 @pytest.mark.slow
 def test_two_runs_on_data_by_hand(runs):
     """B, 4 rows of 1.1, -0.1, -0.1 and ... is kept only where easy prompts are."""
-    found = diff_of(side(runs["tiny"]), side(runs["easy"]))
-    (each,) = found.sets
+    each = diffed(runs["tiny"], runs["easy"])
     assert each.common.rows.num_rows == 12
     assert (each.common.kept_in_both, each.common.count("gained")) == (8, 4)
-    assert each.change.kept == (8, 12)
-    assert each.change.prompts == (3, 0, 0)
+    assert [side.kept for side in each.figures] == [8, 12]
+    assert each.prompts == (3, 3, 3)
     # Rewards of A: 1.1, 0.9, 0.1, -0.1; of C: 1.1 and three of -0.1; of B: 1.1 and three of 0.9.
-    assert each.change.reward == pytest.approx((2.8 / 8, (2.8 + 3.8) / 12))
-    accuracy, form = (each.change.components[name] for name in ("accuracy", "format"))
+    rewards = [side.reward for side in each.figures]
+    assert rewards == pytest.approx((2.8 / 8, (2.8 + 3.8) / 12))
+    accuracy, form = (each.components[name] for name in ("accuracy", "format"))
     assert accuracy.added == pytest.approx((3 / 8, 7 / 12))
     assert form.added == pytest.approx((-0.2 / 8, -0.4 / 12))
     assert (accuracy.by_weight, form.by_weight) == (0, 0)
-    assert each.change.moved == ()
-    assert each.change.pass_rate == pytest.approx((7 / 12, 7 / 12))
+    assert each.moved == []
+    assert [side.pass_rate for side in each.figures] == pytest.approx((7 / 12, 7 / 12))
     assert each.new == {}
 
 
 def test_a_changed_weight_is_no_changed_value(runs):
-    (each,) = diff_of(side(runs["tiny"]), side(runs["weighed"])).sets
-    accuracy, form = (each.change.components[name] for name in ("accuracy", "format"))
+    each = diffed(runs["tiny"], runs["weighed"])
+    accuracy, form = (each.components[name] for name in ("accuracy", "format"))
     assert (accuracy.by_values, accuracy.by_weight) == pytest.approx((0, -0.5 * 3 / 8))
     assert (form.by_values, form.by_weight) == pytest.approx((0, -0.2 / 8))
-    assert accuracy.weights == (1.0, 0.5)
     # Of 8 rewards with a mean of 0.35, groups A and C are 0.6 above and below: an error of 0.106.
     error = np.sqrt(2 * 0.6**2) / 8
     groups = np.array([[0.7, 0.3, 0.2, -0.2], [0.7, -0.2, -0.2, -0.2]])  # With the other weights.
     other = np.sqrt(((groups.sum(1) - 4 * groups.mean()) ** 2).sum()) / 8
     half = 1.959964 * np.hypot(error, other)
     gap = groups.mean() - 0.35
-    assert each.change.by_chance == pytest.approx((gap - half, gap + half))
-    prompts = [each.before for each in each.change.moved]
-    assert len(prompts) == 2
-    gaps = [abs(x.after - x.before) for x in each.change.moved]
+    assert by_chance(each.figures) == pytest.approx((gap - half, gap + half))
+    gaps = [abs(x.after - x.before) for x in each.moved]
+    assert len(gaps) == 2
     assert gaps == sorted(gaps, reverse=True)
 
 
@@ -166,10 +163,9 @@ def test_figures_of_a_diff_are_those_of_the_page(exports):
     (one,) = open_stored(exports / "curated.parquet").sets
     rows = stored_rows(one)
     groups = set_figures(rows, ()).groups
-    change = set_change(rows, rows, ({}, {}))
     assert (groups.groups, groups.without_signal) == (3, 1)
-    assert change.silent[0] == groups.share_without_signal == 1 / 3
-    assert change.prompts == (3, 0, 0)
+    assert row_figures(rows).silent == groups.share_without_signal == 1 / 3
+    assert set_diff(one, one, (exports, exports)).prompts == (3, 3, 3)
     assert rows.table.num_rows > 12
 
 
@@ -210,26 +206,20 @@ def test_the_command(rejuice, runs):
     assert lines[-1].endswith("--rows gained")
 
 
-def test_prompts_have_the_numbers_of_explain(rejuice, runs):
-    [each] = diff_of(side(runs["tiny"]), side(runs["weighed"])).sets
-    assert sorted(each.row_numbers.values()) == [1, 2, 3]
-    (one,) = open_stored(runs["tiny"]).sets
-    for prompt_id, number in each.row_numbers.items():
-        paths = list(row_paths(one, "row", f"row {number}"))
-        assert {path.id("prompt_id") for path in paths} == {prompt_id}
-    moved = each.change.moved[0].prompt_id
+def test_prompts_that_moved_are_named_as_explain_takes_them(rejuice, runs):
+    moved = diffed(runs["tiny"], runs["weighed"]).moved[0].prompt_id
     lines = lines_of(rejuice("diff", runs["tiny"], runs["weighed"])[1])
-    start = f"moved row {each.row_numbers[moved]}, prompt {moved}: "
-    assert [line for line in lines if line.startswith(start)]
+    assert [line for line in lines if line.startswith(f"moved prompt {moved}: ")]
+    assert rejuice("explain", runs["tiny"], moved)[0] == 0
 
 
 def test_lengths_in_two_units_are_labelled(capsys, runs):
     """One policy gave token ids, and the other is behind a chat server."""
-    found = diff_of(side(runs["tiny"]), side(runs["easy"]))
-    [each] = found.sets
-    assert each.change.length_units == ("characters", "characters")
-    change = each.change._replace(length_units=("tokens", "characters"))
-    show_diff(found._replace(sets=[each._replace(change=change)]), "rejuice diff a b", Console())
+    each = diffed(runs["tiny"], runs["easy"])
+    one, two = each.figures
+    assert (one.unit, two.unit) == ("characters", "characters")
+    each = each._replace(figures=(one._replace(unit="tokens"), two))
+    show_set_diff(each, "rejuice diff a b", Console())
     lines = lines_of(capsys.readouterr().out)
     assert [line for line in lines if line.startswith("mean length, tokens and characters ")]
 
@@ -295,20 +285,17 @@ def test_the_split_is_exact(runs, weights, most):
         fields = {f"reward_sum_mapper.weights.{k}": str(v) for k, v in named.items()}
         if at:
             fields["pass_rate_filter.max"] = str(most)
-        from rejuice.pipelines.analysis.rows import row_table
-        from rejuice.pipelines.analysis.whatif import replay, whole
-
-        base, before = whole(one)
-        steps = one.fit(load(runs["tiny"], fields))
-        tables.append(row_table(base, replay(base, before, steps).after))
+        samples = SetSamples.of(one)
+        applied = samples.replay(one.fit(load(runs["tiny"], fields)))
+        tables.append(row_table(samples.base, applied))
         used.append(named)
-    found = set_change(*tables, tuple(used))
-    before, after = found.reward
+    found = component_changes(*tables, used)
+    before, after = (row_figures(table).reward for table in tables)
     if not (np.isfinite(before) and np.isfinite(after)):
         return
-    parts = [each.added[1] - each.added[0] for each in found.components.values()]
+    parts = [each.added[1] - each.added[0] for each in found.values()]
     assert sum(parts) == pytest.approx(after - before, abs=1e-12)
-    for each in found.components.values():
+    for each in found.values():
         gap = each.added[1] - each.added[0]
         assert each.by_values + each.by_weight == pytest.approx(gap, abs=1e-12)
 
@@ -317,6 +304,6 @@ def test_figures_are_those_of_the_files(runs):
     (one,) = open_stored(runs["tiny"]).sets
     rows = stored_rows(one)
     kept = pq.read_table(runs["tiny"].parent / "curated.parquet")
-    found = set_change(rows, rows, ({}, {}))
-    assert found.reward[0] == pytest.approx(np.mean(kept["reward"].to_numpy()))
-    assert found.kept[0] == kept.num_rows
+    found = row_figures(rows)
+    assert found.reward == pytest.approx(np.mean(kept["reward"].to_numpy()))
+    assert found.kept == kept.num_rows

@@ -16,7 +16,7 @@ from rejuice.operators.mapper.diversity_reward_mapper import DiversityRewardMapp
 from rejuice.operators.mapper.format_reward_mapper import FormatRewardMapper
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
 from rejuice.operators.text.embedding import hashed_ngram
-from rejuice.pipelines.analysis.evidence import evidence, has_evidence, seen_by
+from rejuice.pipelines.analysis.evidence import evidence, evidence_of_rows, seen_by
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.steps import iterate_steps
@@ -169,7 +169,6 @@ def judge_evidence(folder):
     for part in range(one.parts):
         for each in one.applied(part):
             if isinstance(each.step.operator, LlmQualityRewardMapper):
-                assert has_evidence(each.step, each.before)
                 table = seen_by(each, np.arange(each.before.num_rows))
                 columns = evidence(each.step, table)
                 pairs = zip(*(column.to_pylist() for column in columns.values()), strict=True)
@@ -195,11 +194,10 @@ def test_a_judges_words_of_a_run_and_after_a_retry(tmp_path):
 
 
 def test_what_is_read_must_be_there(tmp_path):
-    recipe = tiny_run.run_tiny(tmp_path)
+    tiny_run.run_tiny(tmp_path)
     (one,) = open_stored(tmp_path / "curated.parquet").sets
     verify = next(iterate_steps(one.steps, one.base(0), one.results(0)))
-    assert has_evidence(verify.step, verify.before)
-    assert not has_evidence(recipe.steps[0], verify.before)
-    assert not has_evidence(
-        verify.step, type(verify.before).of(pa.table({"response": ["a"], "reference": ["b"]}))
-    )
+    rows = [np.arange(2)]
+    assert set(evidence_of_rows([verify], rows)) == {"found_by", "found_at"}
+    frame = type(verify.before).of(pa.table({"response": ["a"], "reference": ["b"]}))
+    assert evidence_of_rows([verify._replace(before=frame)], rows) == {}

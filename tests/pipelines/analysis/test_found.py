@@ -10,7 +10,6 @@ from each import check_each
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rejuice.operators.mapper.math_verify_mapper import MathVerifyMapper
 from rejuice.operators.verifier.answer import find_answer
 from rejuice.pipelines.analysis.evidence import answer_evidence
 
@@ -113,7 +112,7 @@ def test_any_text(response):
 
 def test_the_columns():
     table = pa.table({"response": ["It is \\boxed{4}.", None, "I do not know.", ""]})
-    found = answer_evidence(MathVerifyMapper(), table)
+    found = answer_evidence(table)
     assert {name: column.to_pylist() for name, column in found.items()} == {
         "found_by": ["boxed", None, "gives_up", None],
         "found_at": ["13:14", None, None, None],

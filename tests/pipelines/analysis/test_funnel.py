@@ -6,7 +6,6 @@ import re
 from rich.console import Console
 
 from rejuice.pipelines.analysis.funnel import show_funnel
-from rejuice.pipelines.analysis.set_funnel import summed
 from rejuice.pipelines.console import LOG_WIDTH
 from rejuice.pipelines.engine.report import Report, StepReport
 
@@ -173,9 +172,3 @@ def test_what_weights_mask_and_what_a_condition_is_about_is_shown():
     assert "token_weight_masked" not in text
     expected = "applied to 30 of 4,000 rows; loss_weight masks 100.0% of the tokens of a response"
     assert expected in text
-
-
-def test_conditions_of_several_sets_are_added_up():
-    one = STEPS[1].model_copy(update={"matched": 30})
-    assert [step.matched for step in summed([[one], [one]])] == [60]
-    assert [step.matched for step in summed([[one], [STEPS[1]]])] == [None]

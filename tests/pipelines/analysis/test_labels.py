@@ -27,11 +27,21 @@ def graded(tmp_path_factory):
     return graded_rows(open_stored(folder / "curated.parquet"))
 
 
-@pytest.fixture
-def file(graded, tmp_path):
-    """The whole run as a sample; math-verify differs on the first row and fails on the last."""
+def rechecked(graded):
+    """What math-verify says: it differs on the first row and fails on the last."""
     recheck_N = graded.table["verdict"].to_pylist()
     recheck_N[0], recheck_N[-1] = "wrong_answer", None
+    return recheck_N
+
+
+def errors_of(path, graded):
+    return labelled_errors(path, graded, strata(graded, rechecked(graded)))
+
+
+@pytest.fixture
+def file(graded, tmp_path):
+    """The whole run as a sample."""
+    recheck_N = rechecked(graded)
     strata_N = strata(graded, recheck_N)
     rows = draw(graded, strata_N, 200, 0)
     path = tmp_path / "audit.jsonl"
@@ -63,7 +73,7 @@ def test_a_line_has_what_a_person_needs(file):
 
 
 def test_without_labels_no_rate_is_known(file, graded):
-    found = labelled_errors(file, graded)
+    found = errors_of(file, graded)
     assert (found.labelled, found.unsure, found.unlabelled) == (0, 0, 12)
     for each in found[3:]:
         assert each.rate != each.rate
@@ -72,7 +82,7 @@ def test_without_labels_no_rate_is_known(file, graded):
 
 def test_labels_that_agree(file, graded):
     label(file, agrees)
-    found = labelled_errors(file, graded)
+    found = errors_of(file, graded)
     assert (found.labelled, found.unsure, found.unlabelled) == (12, 0, 0)
     assert found.errors.rate == found.false_right.rate == found.false_wrong.rate == 0
 
@@ -81,7 +91,7 @@ def test_errors_of_both_kinds(file, graded):
     """Row 0 is graded right and wrong; rows 8 to 11 are C's, of which 8 is right and 11 unsure."""
     given = {0: "wrong", 9: "right", 11: "unsure"}
     label(file, lambda line: given.get(line["row"], agrees(line)))
-    found = labelled_errors(file, graded)
+    found = errors_of(file, graded)
     assert (found.labelled, found.unsure) == (11, 1)
     right = sum(each == "correct" for each in graded.table["verdict"].to_pylist())
     assert found.false_right.rate == pytest.approx(1 / right)
@@ -95,7 +105,7 @@ def test_removed_lines_are_rows_without_a_label(file, graded):
     lines = file.read_text("utf-8").splitlines()
     kept = [line for line in lines if '"right, recheck wrong"' not in line]
     write_lines(file, kept)
-    found = labelled_errors(file, graded)
+    found = errors_of(file, graded)
     assert found.errors.unlabelled == found.false_right.unlabelled == 1
     assert found.false_wrong.unlabelled == 0
 
@@ -106,9 +116,6 @@ def test_removed_lines_are_rows_without_a_label(file, graded):
         ({"label": "yes"}, "label is 'yes'; write right, wrong or unsure"),
         ({"label": "\x1b[31m\u202e"}, r"label is '\x1b[31m\u202e'; write right, wrong or unsure"),
         ({"label": ["right"]}, "label is ['right']; write right, wrong or unsure"),
-        ({"stratum": "x"}, "stratum or stratum_rows is not as it was written; change nothing but label"),
-        ({"stratum_rows": 0}, "stratum or stratum_rows is not as it was written; change nothing but label"),
-        ({"stratum_rows": 99}, "stratum_rows is not as above; leave it as it was"),
         ({"row": 99}, "the row is not in this run; give its own labels"),
         ({"row": []}, "the row is not in this run; give its own labels"),
         ({"response_id": "x"}, "the row is not in this run; give its own labels"),
@@ -122,7 +129,7 @@ def test_what_is_refused(file, graded, change, message):
     lines[at] |= change
     write_lines(file, map(json.dumps, lines))
     with pytest.raises(DataError) as refused:
-        labelled_errors(file, graded)
+        errors_of(file, graded)
     assert str(refused.value) == f"{file}, line {at + 1}: {message}"
 
 
@@ -131,7 +138,7 @@ def test_a_line_that_is_no_object(file, graded, text):
     lines = file.read_text("utf-8").splitlines()
     write_lines(file, [*lines[:3], "", text, *lines[3:]])
     with pytest.raises(DataError) as refused:
-        labelled_errors(file, graded)
+        errors_of(file, graded)
     message = "this is no JSON object; write one JSON object on each line"
     assert str(refused.value) == f"{file}, line 5: {message}"
 
@@ -140,12 +147,12 @@ def test_a_row_twice_and_a_file_without_rows(file, graded, tmp_path):
     lines = file.read_text("utf-8").splitlines()
     write_lines(file, [*lines, lines[2]])
     with pytest.raises(DataError, match="line 14: the row is on line 3, too; label it once"):
-        labelled_errors(file, graded)
+        errors_of(file, graded)
     write_lines(file, lines[-1:])
     with pytest.raises(DataError, match="has no rows to label"):
-        labelled_errors(file, graded)
+        errors_of(file, graded)
     with pytest.raises(DataError, match="cannot be read; No such file"):
-        labelled_errors(tmp_path / "no.jsonl", graded)
+        errors_of(tmp_path / "no.jsonl", graded)
 
 
 def test_labels_are_never_written_over(file, tmp_path):

@@ -11,7 +11,6 @@ from command import runner
 from rejuice.operators import ColumnRangeFilter, GroupStatsMapper, Mapper, PassRateFilter
 from rejuice.operators.columns import component
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
-from rejuice.operators.mapper.reward_function_mapper import RewardFunctionMapper
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper
 from rejuice.pipelines.analysis.no_signal import no_signal_of_sets
 from rejuice.pipelines.engine.frame import Frame
@@ -106,12 +105,12 @@ def line(groups, steps=STEPS, references=("7",), ends=("stop",), in_parts=False)
     ("groups", "steps", "facts"),
     [
         (["ww", "ww"], STEPS, r"no response is correct \(wrong_answer 4\)"),
-        (["nw", "nn"], STEPS, r"no response is correct \(no_answer 3, wrong_answer 1\).*letter_mapper"),
+        (["nw", "nn"], STEPS, r"no response is correct \(no_answer 3, wrong_answer 1\).*no answer in a form"),
         (["cc", "cct"], STEPS, r"every graded response is correct \(correct 4, timeout 1\)"),
         (["cc", "ww", "cc"], STEPS, "in 2 of 3 groups every graded response is correct"),
         (["c", "w"], STEPS, "one response, which is compared with nothing: sample n: 2"),
-        (["tt", "tt"], STEPS, r"accuracy is missing \(timeout 4\)"),
-        (["ct", "wt"], STEPS, r"accuracy is missing \(timeout 2\)"),
+        (["tt", "tt"], STEPS, r"accuracy \(timeout\) is missing in 4 rows"),
+        (["ct", "wt"], STEPS, r"accuracy \(timeout\) is missing in 2 rows"),
         (["cw", "cw"], (LetterMapper(), IGNORING, GrpoAdvantageMapper()), "differ.* weights.* grpo_advantage_mapper"),
         (["cw"], (*STEPS[:2], ZeroMapper()), "differ, but zero_mapper"),
         # Without an advantage, rewards decide; without rewards, verdicts.
@@ -144,60 +143,22 @@ def test_a_signal_or_nothing_that_decides_is_no_finding(groups, steps, in_parts)
     assert line(groups, steps, in_parts=in_parts) == ""
 
 
-EQUAL = r"equal, to the byte.*greedy.*seed.*cache"
-
-
-def test_responses_that_are_all_equal():
-    assert re.search(EQUAL, line(["ww", "cc"]))
-    assert not re.search(EQUAL, line(["ww", "w|w "]))
-    assert not re.search(EQUAL, line(["tt", "tt"]))
-
-
-BY_TURNS = """
-def f(completions, **_):
-    return [float(sum(map(len, completions)) < len(each)) for each in completions]
-"""
-
-
-@pytest.mark.slow
-def test_a_function_that_compares_completions_is_given_one(tmp_path):
-    (tmp_path / "f.py").write_text(BY_TURNS)
-    function = RewardFunctionMapper(function=f"{tmp_path / 'f.py'}:f")
-    total = RewardSumMapper(weights={"function": 1.0}, on_missing="drop_row")
-    found = line(["wc", "cw"], (function, total, GrpoAdvantageMapper()))
-    assert "one response a call" in found
-    found = line(["wc", "cw"], (function, LetterMapper(), IGNORING, GrpoAdvantageMapper()))
-    assert "a call" not in found
-
-
-@pytest.mark.parametrize(
-    ("reference", "answer", "holds_more"),
-    [
-        ("sum #### 8", "9", True),
-        (r"so \boxed{8}", "9", True),
-        ("worked solution, so it is 1", "1", True),
-        ("first he sells half of them and then the rest", "1", True),
-        ("8 apples", "8", False),
-        ("1/2", "1", False),
-        (r"\frac{1}{2} \text{ or } 3", "3", False),
-        ("The Battle of Hastings", "1066", False),
-    ],
-)
-def test_a_reference_that_holds_more_than_an_answer(reference, answer, holds_more):
-    found = line([f"w{answer}|w{answer}"], references=[reference])
-    assert f"reference '{reference}' against extracted answer '{answer}'" in found
-    assert ("reference_pattern" in found) is holds_more
+@pytest.mark.parametrize("reference", ["sum #### 8", "8 apples", r"\frac{1}{2}"])
+def test_an_example_shows_reference_and_answer(reference):
+    found = line(["w9|w9"], references=[reference])
+    assert f"reference '{reference}' against extracted answer '9'" in found
+    assert "reference_pattern" in found
 
 
 def test_a_long_example_is_cut():
     found = line([f"w{'apples ' * 20}|w"], references=[f"{'so ' * 30}#### 8"])
-    assert f"'...{('so ' * 30 + '#### 8')[-57:]}'" in found
-    assert f"'{('apples ' * 20)[:57]}...'" in found
+    assert f"...{('so ' * 30 + '#### 8')[-30:]}'" in found
+    assert f"'{('apples ' * 20)[:30]}..." in found
 
 
 def test_responses_that_were_cut_off_have_no_answer():
-    assert "2 of 2 responses ended at max_tokens" in line(["n one|n two"], ends=["length"])
-    assert "2 of 3 responses ended as context_full: max_prompt_tokens" in line(
+    assert "2 of 2 responses ended by length" in line(["n one|n two"], ends=["length"])
+    assert "2 of 3 responses ended by context_full (no_answer 3): max_prompt_tokens" in line(
         ["nnn"], ends=["context_full", "context_full", "stop"]
     )
     assert "max_tokens" not in line(["nnn"], ends=["length", "stop"])
@@ -213,8 +174,8 @@ PROCESS = [
 ]
 FORGOTTEN = (
     "No group has a signal: no response is correct (wrong_answer 8): for example, reference "
-    "'worked solution, so it is 1' against extracted answer '1'. That reference seems to hold more "
-    "than an answer: reference_pattern or reference_form may be missing in prompt_template_mapper."
+    "'worked solution, so it is 1' against extracted answer '1': if that reference holds more than "
+    "an answer, set reference_pattern or reference_form of prompt_template_mapper."
 )
 
 
@@ -266,5 +227,4 @@ def test_a_run_with_a_signal_has_no_such_line(rejuice, recipe_file, steps):
 def test_a_response_that_steers_the_terminal_is_shown_as_text(rejuice, recipe_file):
     rows = [{"question": "?", "answer": "1", "out": ["Well,\n\x1b[31m I do not know"] * 2}]
     out = last_line(rejuice("run", recipe_file(PROCESS, rows))[1])
-    assert r"begins 'Well, \u001b[31m I do not know'" in out
-    assert "the form of answers that math_verify_mapper reads" in out
+    assert r"'Well, \u001b[31m I do not know' has no answer in a form" in out

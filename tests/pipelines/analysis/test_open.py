@@ -3,13 +3,18 @@
 import shutil
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from juicer_run import execute
 from tiny_run import AFTER, PROCESS, ROWS, run_tiny, write_tiny
 
-from rejuice.operators import DataError
+from rejuice.operators import DataError, verifier
 from rejuice.operators.cache_key import cache_key_json
+from rejuice.operators.verifier import verify_batch
+from rejuice.operators.verifier.pool import Verdict
+from rejuice.pipelines.analysis.rows import stored_rows
 from rejuice.pipelines.analysis.stored import open_stored, steps_after_sampling
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.plan import kept_folder, operator_key
 from rejuice.pipelines.recipe.recipe import load
 
@@ -58,8 +63,6 @@ def test_what_each_step_did_is_as_it_was_committed(tiny):
 
 
 def test_the_recipe_of_the_run_counts_where_the_command_line_has_changed_it(tmp_path):
-    from rejuice.pipelines.engine import run as engine
-
     path = write_tiny(tmp_path)
     engine.run(load(path, {"pass_rate_filter.max": "0.4"}))
     (one,) = open_stored(path).sets
@@ -87,16 +90,51 @@ def test_without_its_cache_an_export_has_the_rows_that_are_left_and_why(tmp_path
         next(one.applied(0))
 
 
-def test_with_other_data_an_export_has_the_rows_that_are_left_and_why(tmp_path):
+def test_a_retry_of_one_export_leaves_another_on_the_same_cache_as_it_is(tmp_path, monkeypatch):
+    """The steps are rejuice's own, so that a plan could be made anew: of the run that was retried."""
+    late = {"It is 7."}
+
+    def verify(responses, references, **options):
+        found = verify_batch(responses, references, **options)
+        pairs = zip(responses, found, strict=True)
+        return [Verdict("timeout", None) if text in late else verdict for text, verdict in pairs]
+
+    monkeypatch.setattr(verifier, "verify_batch", verify)
+    sums = {"weights": {"accuracy": 1.0, "format": 1.0}, "on_missing": "drop_row"}
+    recipe = load(write_tiny(tmp_path, [*PROCESS[:6], {"reward_sum_mapper": sums}, PROCESS[7]]))
+    one, two = (tmp_path / f"{name}.parquet" for name in ("one", "two"))
+    for path in (one, two):
+        engine.run(load(recipe.path, {"export_path": str(path)}))
+    before = stored_rows(open_stored(two).sets[0]).table
+    assert before["verdict"].to_pylist().count("timeout") == 1
+    late.clear()
+    engine.run(load(recipe.path, {"export_path": str(one)}), retry_missing="math_verify_mapper")
+    assert open_stored(two).sets[0].incomplete == ""
+    assert stored_rows(open_stored(two).sets[0]).table.equals(before)
+    assert "timeout" not in stored_rows(open_stored(one).sets[0]).table["verdict"].to_pylist()
+
+
+def test_with_other_data_a_run_is_what_it_was_as_far_as_it_is_on_file(tmp_path):
+    """What was read of JSON lines is in the cache; columns of Parquet are read in place."""
     run_tiny(tmp_path)
+    before = stored_rows(set_of(tmp_path)).table
     data = tmp_path / "data.jsonl"
     data.write_text(data.read_text().replace("What is 5", "How much is 5"))
-    (one,) = open_stored(tmp_path / "curated.parquet").sets
-    assert one.incomplete.startswith("the recipe, its data or its operators have changed")
+    assert stored_rows(set_of(tmp_path)).table.equals(before)
     data.unlink()
-    (one,) = open_stored(tmp_path / "curated.parquet").sets
-    assert one.incomplete
-    assert one.final().num_rows == 8
+    assert set_of(tmp_path).incomplete
+    assert set_of(tmp_path).final().num_rows == 8
+    data = tmp_path / "data.parquet"
+    pq.write_table(pa.Table.from_pylist(list(ROWS)), data)
+    run_tiny(tmp_path, chunk_rows=None, dataset_path=str(data))
+    assert set_of(tmp_path).incomplete == ""
+    pq.write_table(pa.Table.from_pylist(list(ROWS[::-1])), data)
+    assert set_of(tmp_path).incomplete.startswith("the dataset of the run")
+
+
+def set_of(folder):
+    (one,) = open_stored(folder / "curated.parquet").sets
+    return one
 
 
 @pytest.mark.parametrize("suffix", ["arrow", "jsonl"])

@@ -6,19 +6,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tiny_run import PROCESS, ROWS, run_tiny, write_tiny
+from tiny_run import PROCESS, ROWS, run_tiny
 
 from rejuice.operators import Change
 from rejuice.operators.columns import component
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper
-from rejuice.pipelines.analysis.explain import row_paths
 from rejuice.pipelines.analysis.figures import group_figures, headline
-from rejuice.pipelines.analysis.rows import KEPT, group_numbers, row_table, stored_rows
+from rejuice.pipelines.analysis.rows import KEPT, row_table, stored_rows
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.engine.frame import Frame
-from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.engine.steps import AppliedStep, StepResult, iterate_steps
-from rejuice.pipelines.recipe import load
 from rejuice.pipelines.recipe.steps import Step, number_steps
 
 
@@ -217,28 +214,6 @@ def test_without_commits_there_are_the_rows_that_are_left(tmp_path):
     names = ["response_id", "verdict", "reward_format", "advantage", "contribution_accuracy"]
     of_kept = kept.filter(pa.compute.equal(kept["fate"], KEPT))
     assert rows.table.select(names).to_pylist() == of_kept.select(names).to_pylist()
-
-
-def test_the_numbers_of_groups_are_those_of_explain(tmp_path):
-    """Also where rows of the dataset were dropped before sampling; a verification prompt has 0."""
-    verify = {"self_verification_mapper": {"mode": "answer", "candidates": "all", "template": "{question} {answer}?"}}  # fmt: skip
-    short = {"length_filter": {"column": "question", "max": 14}}
-    path = write_tiny(tmp_path, [short, *PROCESS, verify])
-    data = tmp_path / "data.jsonl"
-    data.write_text(
-        '{"question": "A long question?", "answer": "1", "responses": []}\n' + data.read_text()
-    )
-    run(load(path), chunk_rows=2)
-    one = set_of(tmp_path)
-    rows = stored_rows(one)
-    numbers = group_numbers(one, rows).tolist()
-    assert len(numbers) > 3
-    assert [number for number in numbers if number] == [2, 3, 4]
-    first = rows.table["prompt_id"].take(rows.groups.starts_G).to_pylist()
-    for number, prompt_id in zip(numbers, first, strict=True):
-        paths = list(row_paths(one, "row", f"row {number}"))
-        assert {found.id("prompt_id") for found in paths} == ({prompt_id} if number else set())
-        assert {found.number for found in paths} == ({number} if number else set())
 
 
 def _rows(operators, table):

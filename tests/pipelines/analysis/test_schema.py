@@ -103,7 +103,7 @@ class MineFilter(Filter):
 
 def test_operators_of_files_are_in_the_schema_that_is_printed_for_them(tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
-    printed = CliRunner().invoke(app, ["schema", "--custom", str(tmp_path / "mine.py")])
+    printed = CliRunner().invoke(app, ["ops", "--schema", "--custom", str(tmp_path / "mine.py")])
     validator = jsonschema.Draft202012Validator(json.loads(printed.stdout))
     validator.validate(changed(process=[{"mine_filter": {"most": 3}}, "exact_deduplicator"]))
     for wrong in ({"most": "x"}, {}, {"most": 3, "mst": 3}):

@@ -19,9 +19,9 @@ SIGNS = (
 
 def test_the_lines_state_the_false_alarm_rate():
     assert list(sign_lines(SIGNS)) == [
-        "signs        length pays 0.41, format without accuracy 0.0002 *, echo of the prompt 0.80",
+        "signs        p-values: length pays 0.41, format without accuracy 0.0002 *, echo of the prompt 0.80",
         "             no p-value of many boxes: too few groups (12)",
-        "             * format without accuracy: effect 0.31; rows: add --rows format_without_accuracy",
+        "             * format without accuracy: p 0.0002, effect 0.31; rows: add --rows format_without_accuracy",
         "             found at a family-wise false alarm rate of 1% (Holm over 3): "
         "of clean runs, at most 1 in 100 has an alarm",
     ]
@@ -33,7 +33,7 @@ def test_without_an_alarm():
         "of clean runs, at most 1 in 100 has an alarm",
     ]
     assert list(sign_lines(SIGNS[2:3])) == [
-        "signs        none could be computed",
+        "signs        no p-value could be computed",
         "             no p-value of many boxes: too few groups (12)",
     ]
     assert list(sign_lines(())) == []
@@ -45,10 +45,10 @@ def test_sets_have_their_own_line():
         FORMAT._replace(set="judgements"),
     ]  # fmt: skip
     assert list(sign_lines(of_two))[:4] == [
-        "signs        answers: length drift 0.0001",
+        "signs        answers: p-values: length drift 0.0001",
         "             length drift: no alarm: validation has risen (p 0.0010)",
-        "             judgements: format without accuracy 0.0002 *",
-        "             * format without accuracy in judgements: effect 0.31; "
+        "             judgements: p-values: format without accuracy 0.0002 *",
+        "             * format without accuracy in judgements: p 0.0002, effect 0.31; "
         "rows: add --rows format_without_accuracy",
     ]
 
@@ -69,4 +69,4 @@ def test_a_name_cannot_write_to_the_terminal():
     hostile = SignResult("\x1b[31m‮ without accuracy", "\x1b", 0.001, 0.5, alarm=True)
     lines = [*sign_lines([hostile, *SIGNS])]
     assert all(line.isprintable() for line in lines)
-    assert "\\x1b[31m\\u202e without accuracy" in lines[0]
+    assert "\\u001b[31m\\u202e without accuracy" in lines[0]

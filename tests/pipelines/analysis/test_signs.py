@@ -60,7 +60,8 @@ def test_a_format_that_goes_with_wrong_responses_is_found_in_an_export(tmp_path)
         "echo of the prompt",
     ]  # fmt: skip
     sign = found["format without accuracy"]
-    assert (sign.alarm, sign.p, sign.effect) == (True, 0.0001, pytest.approx(1.0))
+    assert (sign.alarm, sign.effect) == (True, pytest.approx(1.0))
+    assert sign.p < 0.0001
     known = stored.sets[0].final()
     ids = dict(
         zip(known["response_id"].to_pylist(), known["reward_format"].to_pylist(), strict=True)
@@ -77,7 +78,6 @@ def test_a_clean_export_has_no_alarm_and_the_same_figures_again(tmp_path):
     assert [each.p for each in found].count(None) == 2, "no boxes twice, and no echo"
     again = audit_signs(stored, 0)
     assert [(each.p, each.rows) for each in again] == [(each.p, each.rows) for each in found]
-    assert [each.p for each in audit_signs(stored, 1)] != [each.p for each in found]
 
 
 def test_three_groups_are_too_few(tmp_path):
@@ -156,12 +156,13 @@ def test_boxes_that_pass_are_found_among_real_responses(shared_data, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_quickstart_pays_for_diversity(tmp_path):
-    """Its diversity reward goes to longer responses, and not to the right ones."""
+def test_the_quickstart_has_no_alarm(tmp_path):
+    """Its diversity reward goes to longer and to wrong responses, but hardly moves advantages."""
     path = RECIPE.with_name("quickstart.yaml")
     engine.run(load(path, {"export_path": str(tmp_path / "curated.parquet")}))
     found = audit_signs(open_stored(tmp_path / "curated.parquet"), 0)
-    assert [each.name for each in found if each.alarm] == [
+    assert [each.name for each in found if each.alarm] == []
+    assert [each.name for each in found if each.reason.startswith("no alarm: it explains")] == [
         "length pays",
         "diversity without accuracy",
     ]

@@ -4,8 +4,10 @@ import copy
 import json
 import random
 from collections import Counter
+from io import StringIO
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -17,10 +19,15 @@ from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 from typer.testing import CliRunner
 
 from rejuice.operators import DataError, FormatRewardMapper
-from rejuice.pipelines.analysis.comparison import KINDS, UNKNOWN, changed_fields, compare
+from rejuice.pipelines.analysis.ablate import ablated, ablations, show_ablations
+from rejuice.pipelines.analysis.comparison import KINDS, UNKNOWN, compare
+from rejuice.pipelines.analysis.recipe_words import changed_fields
+from rejuice.pipelines.analysis.replay import SetSamples
 from rejuice.pipelines.analysis.stored import open_stored
-from rejuice.pipelines.analysis.whatif import ablations, compared, replay, whatif, whole
+from rejuice.pipelines.analysis.whatif import compared, whatif
 from rejuice.pipelines.cli.main import app
+from rejuice.pipelines.console import Console
+from rejuice.pipelines.engine import plan
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.recipe.recipe import load
 
@@ -62,20 +69,32 @@ def test_tiny_by_hand(tiny):
     assert {kind: found.count(kind) for kind in KINDS} == {
         **dict.fromkeys(KINDS, 0), "gained": 4, "flipped": 2,
     }  # fmt: skip
-    assert (found.kept_in_both, found.groups) == (8, (2, 3, 1, 0))
+    before, after = found.figures
+    assert (found.kept_in_both, before.groups, after.groups, found.groups) == (8, 2, 3, (1, 0))
     assert found.reasons("gained") == {"too_easy": 4}
     # A: 1, 0.9, 0.1, -0.1 become 0.2, 0, 0.1, -0.1; C: 1.1 and three of -0.1, 0.2 and the same.
     assert found.rank == pytest.approx((0.8 + 1) / 2)
-    assert found.mean_reward == pytest.approx((0.35, (0.025 * 8 + 4 * 0.025) / 12), abs=0.02)
-    assert found.variance["accuracy"] == pytest.approx((0.897, 0.267), abs=5e-4)
-    assert found.variance["format"] == pytest.approx((0.103, 0.733), abs=5e-4)
+    rewards = (0.35, (0.025 * 8 + 4 * 0.025) / 12)
+    assert [side.reward for side in found.figures] == pytest.approx(rewards, abs=0.02)
+    assert variance(found)["accuracy"] == pytest.approx((0.897, 0.178), abs=5e-4)
+    assert variance(found)["format"] == pytest.approx((0.103, 0.822), abs=5e-4)
+
+
+def variance(found):
+    """By component, its share of the variance of advantages before and after."""
+    shares = [side.shares for side in found.figures]
+    names = dict.fromkeys([*shares[0], *shares[1]])
+    return {
+        name: tuple(each[name].variance if name in each else np.nan for each in shares)
+        for name in names
+    }
 
 
 def test_the_same_recipe_changes_nothing(many):
     (one,) = open_stored(many.path).sets
     found = compare(*whatif(one, load(many.path)))
     assert not any(found.count(kind) for kind in KINDS)
-    assert found.groups[2:] == (0, 0)
+    assert found.groups == (0, 0)
     assert found.rank == pytest.approx(1)
     assert changed_fields(one.steps, one.fit(load(many.path))) == []
 
@@ -96,10 +115,11 @@ def test_sets_are_compared_as_if_they_were_one(many):
     assert found.rows.to_pylist() == expected.rows.to_pylist()
     assert found[1:3] == expected[1:3]
     assert found.rank == pytest.approx(expected.rank)
-    assert found.mean_reward == pytest.approx(expected.mean_reward)
-    assert found.variance.keys() == expected.variance.keys()
-    for name, shares in expected.variance.items():
-        assert found.variance[name] == pytest.approx(shares)
+    for one, other in zip(found.figures, expected.figures, strict=True):
+        assert one.reward == pytest.approx(other.reward)
+    assert variance(found).keys() == variance(expected).keys()
+    for name, shares in variance(expected).items():
+        assert variance(found)[name] == pytest.approx(shares)
 
 
 CREDIT = {
@@ -149,7 +169,7 @@ def test_advantages_of_other_steps_are_those_of_a_fresh_run(tiny, tmp_path, name
     assert kept["masked_after"].to_pylist() == [float(w and name == "masked") for w in wrong]
     assert set(kept["masked_before"].to_pylist()) == {0.0}
     # Parts of advantages are known where these are in proportion to the rewards of their group.
-    shares = [after for _, after in found.variance.values()]
+    shares = [after for _, after in variance(found).values()]
     known = name not in ("batch_std", "gdpo", "pass_at_k")
     assert np.nansum(shares) == pytest.approx(float(known))
     assert np.isnan(shares).all() == (not known)
@@ -264,15 +284,14 @@ def test_it_is_what_a_fresh_run_makes(many, tmp_path_factory, drawn):
     chunks = {"chunk_rows": drawn.get("chunk_rows"), **data}
     other = run_tiny(folder, [*SAMPLING, *process_of(drawn)], **chunks)
     (one,) = open_stored(many.path).sets
-    base, before = whole(one)
-    found = replay(base, before, one.fit(other))
-    kept = found.after[-1].after.table()
+    found = SetSamples.of(one).replay(one.fit(other))
+    kept = found[-1].after.table()
     fresh = pq.read_table(folder / "curated.parquet")
     pq.write_table(kept.select(fresh.column_names), folder / "kept.parquet")
     assert written(pq.read_table(folder / "kept.parquet")) == written(fresh)
     stored = open_stored(folder / "curated.parquet")
     decisions = stored.sets[0].decisions()
-    for applied, report in zip(found.after, stored.report.steps[len(SAMPLING) :], strict=True):
+    for applied, report in zip(found, stored.report.steps[len(SAMPLING) :], strict=True):
         reasons = applied.result.change.reasons
         dropped = Counter([] if reasons is None else reasons.drop_null().to_pylist())
         assert (applied.step.name, dropped) == (report.step, report.dropped)
@@ -287,7 +306,7 @@ def test_it_is_what_a_fresh_run_makes(many, tmp_path_factory, drawn):
 
 def judged(monkeypatch):
     """Make `format_reward_mapper` an operator that asks a server; a call of it fails the test."""
-    from rejuice.pipelines.analysis import whatif as module
+    from rejuice.pipelines.analysis import replay as module
 
     def run_step(step, frame, **more):
         assert step.name != "format_reward_mapper", "it asked again"
@@ -326,6 +345,57 @@ def test_what_was_never_asked_is_unknown_with_its_group(many, monkeypatch, tmp_p
     assert {False} in of_group.values()
     assert {True, False} not in of_group.values()
     assert {row["reason_after"] for row in rows if row["unknown"]} == {UNKNOWN}
+
+
+def test_a_filter_before_what_asks_is_not_worthless(many, monkeypatch, tmp_path):
+    """Without it, rows are left that were never asked about: they are counted, as `whatif` does."""
+    judged(monkeypatch)
+    fields = [AFTER[0], {"length_filter": {"max": 15}}, *AFTER[1:]]
+    shorter = recipe_with(many, fields, tmp_path)
+    engine.run(shorter, chunk_rows=7)
+    stored = open_stored(shorter.head.export_path)
+    results = {each.left_out: found for each, found in ablated(stored.sets, shorter)}
+    other = recipe_with(many, AFTER, tmp_path)
+    expected = compare(*whatif(stored.sets[0], other))
+    assert results["length_filter"].count("unknown") == expected.count("unknown") > 0
+    console = Console(file=StringIO(), width=200)
+    show_ablations(list(ablated(stored.sets, shorter)), console)
+    heading, *lines = console.file.getvalue().splitlines()
+    assert "unknown" in heading.split()
+    (line,) = [line.split() for line in lines if line.startswith("length_filter")]
+    assert line[6] == f"{expected.count('unknown'):,}"
+
+
+@pytest.mark.slow
+def test_a_step_of_data_juicer_reads_every_column(tmp_path):
+    """Where it gets the same rows, its result is taken; where it gets others, it is computed."""
+    length = {"text_length_filter": {"text_key": "response", "min_len": 1, "max_len": 8}}
+    recipe = run_tiny(tmp_path, [*PROCESS, length])
+    (one,) = open_stored(recipe.path).sets
+    found = compare(*whatif(one, load(recipe.path)))
+    assert (found.count("gained"), found.count("lost")) == (0, 0)
+    other = load(recipe.path, {"pass_rate_filter.max": "1.0"})
+    found = compare(*whatif(one, other))
+    assert found.reasons("gained") == {"too_easy": 2}
+    assert CliRunner().invoke(app, ["ablate", str(recipe.path)]).exit_code == 0
+
+
+def test_a_step_whose_code_has_changed_since_is_computed_again(tiny, monkeypatch):
+    (one,) = open_stored(tiny.path).sets
+    assert one.stale == frozenset()
+    code = plan.code_version
+    monkeypatch.setattr(
+        plan, "code_version", lambda kind: f"{code(kind)} {kind.name() == 'format_reward_mapper'}"
+    )
+    monkeypatch.setattr(FormatRewardMapper, "map", lambda self, table: {
+        "reward_format": pa.array([0.5] * table.num_rows),
+        "reward_format_missing": pa.nulls(table.num_rows, pa.string()),
+    })  # fmt: skip
+    (one,) = open_stored(tiny.path).sets
+    assert "format_reward_mapper" in one.stale
+    before, after = whatif(one, load(tiny.path))
+    assert set(after.table["reward_format"].to_pylist()) == {0.5}
+    assert before.table["reward_format"].to_pylist()[:2] == [0.1, -0.1]
 
 
 GDPO = [

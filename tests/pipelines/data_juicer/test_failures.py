@@ -96,7 +96,7 @@ def test_a_server_that_is_dead_ends_the_run_before_the_first_row(
     (line,) = err.splitlines()
     assert status == 2
     assert line.startswith(
-        f"rejuice: {path.name}, line 4, step 1 {FILTER}: {model.url} could not be reached: Cannot "
+        f"rejuice: {path.name}, line 4, step 1 {FILTER}: {model.url} could not be reached: connection refused"
     )
     assert line.endswith("; is the server up?")
     assert not (path.parent / "out" / "curated.parquet").exists()

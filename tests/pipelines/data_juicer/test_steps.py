@@ -72,7 +72,7 @@ def test_without_the_extra_their_steps_are_refused_and_ours_run(recipe_file, tmp
         "u.find_spec = lambda name, *more: None if name == 'data_juicer' else found(name, *more)\n"
         "from rejuice.pipelines.cli.main import main\n"
         f"for words in (['run', '{runs}'], ['report', '{runs.parent}/out/curated.parquet'],\n"
-        "    ['explain', 'length_filter'] , ['schema'], ['ops', 'length_filter'],\n"
+        "    ['explain', 'length_filter'] , ['ops', '--schema'], ['ops', 'length_filter'],\n"
         f"    ['check', '{theirs}'], ['run', '{theirs}'], ['check', '{typo}'], ['ops', 'no_op']):\n"
         "  sys.argv = ['rejuice', *words]; sys.stderr = sys.stdout\n"
         "  try: main()\n"

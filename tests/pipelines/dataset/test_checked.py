@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from rejuice.pipelines.dataset import files
-from rejuice.pipelines.dataset.files import DamagedError, read_checked, write_checked
+from rejuice.pipelines.dataset.files import DamagedError, damaged, read_checked, write_checked
 
 
 def test_each_damaged_byte_of_a_checked_file_is_found(tmp_path):
@@ -79,6 +79,6 @@ def test_thousands_of_files_may_be_mapped(tmp_path):
 
 
 def test_the_error_keeps_its_file_between_processes(tmp_path):
-    error = DamagedError("found", "right", path=tmp_path)
+    error = damaged(tmp_path)
     assert pickle.loads(pickle.dumps(error)).path == tmp_path
     assert error.at("step 3") is error

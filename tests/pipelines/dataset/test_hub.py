@@ -157,15 +157,15 @@ def test_a_recipe_whose_dataset_is_not_on_the_hub(loads, tmp_path, monkeypatch):
         run(load(tmp_path / "r.yaml"))
 
 
-@pytest.mark.recommended("pipelines/dataset/read.py", "download it by `rejuice download`")
+@pytest.mark.recommended("pipelines/dataset/read.py", "download it by `rejuice data download`")
 def test_a_dataset_of_the_hub_where_nothing_is_kept(loads, tmp_path, monkeypatch):
     dataset = HubDataset("some/set", split="train")
     with pytest.raises(DataError) as error:
         Dataset(DatasetSpec((DatasetPart(dataset),))).table()
-    right = "hf://datasets/some/set?split=train is no file; download it by `rejuice download`"
+    right = "hf://datasets/some/set?split=train is no file; download it by `rejuice data download`"
     assert str(error.value) == right
     path = tmp_path / "set.jsonl"
-    words = ["download", "some/set", str(path), "--split", "train"]
+    words = ["data", "download", "some/set", str(path), "--split", "train"]
     assert CliRunner().invoke(app, words).exit_code == 0
     assert Dataset(path).table().num_rows == len(ROWS)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rejuice.operators import DataError
 from rejuice.pipelines import Recipe, run
 from rejuice.pipelines.dataset import parquet
-from rejuice.pipelines.dataset.read import Dataset, prepare
+from rejuice.pipelines.dataset.read import Dataset
 from rejuice.pipelines.engine.frame import Frame
 
 QUICK = settings(
@@ -45,11 +45,11 @@ def test_however_rows_are_in_files_the_chunks_are_those_of_json_lines(
     options = {"chunk_rows": chunk_rows, "group_by": ("prompt_id",)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parquet, "_MOST_DECODED", data.draw(st.sampled_from([1.0, 2.0, 100.0])))
-        found = prepare(folder, tmp_path / "cache", **options)
+        found = Dataset(folder).chunks(tmp_path / "cache", **options)
     # The same rows as one Arrow file, which is always copied into chunks.
     with pa.ipc.new_file(tmp_path / "a.arrow", table.schema) as writer:
         writer.write_table(table)
-    expected = prepare(tmp_path / "a.arrow", tmp_path / "cache", **options)
+    expected = Dataset(tmp_path / "a.arrow").chunks(tmp_path / "cache", **options)
     assert (found.rows, found.schema) == (expected.rows, expected.schema)
     again = pickle.loads(pickle.dumps(found))
     for chunk in range(len(found.rows)):
@@ -59,7 +59,7 @@ def test_however_rows_are_in_files_the_chunks_are_those_of_json_lines(
 
 def test_only_a_manifest_is_written(tmp_path):
     folder = written(tmp_path / "p", rollouts([2] * 10), [7], 4)
-    found = prepare(folder, tmp_path / "cache", chunk_rows=5, group_by=("prompt_id",))
+    found = Dataset(folder).chunks(tmp_path / "cache", chunk_rows=5, group_by=("prompt_id",))
     assert [path.name for path in found.folder.iterdir()] == ["schema.arrow"]
     assert found.rows == (4,) * 5
 
@@ -67,11 +67,11 @@ def test_only_a_manifest_is_written(tmp_path):
 def test_row_groups_that_would_be_decoded_for_many_chunks_are_copied(tmp_path):
     table = rollouts([1] * 60)
     one_group = written(tmp_path / "p", table, [], 60)
-    found = prepare(one_group, tmp_path / "cache", chunk_rows=5, group_by=())
+    found = Dataset(one_group).chunks(tmp_path / "cache", chunk_rows=5, group_by=())
     assert found.in_files is None
     assert [found.chunk(at).num_rows for at in range(12)] == [5] * 12
     small = written(tmp_path / "q", table, [], 6)
-    assert prepare(small, tmp_path / "cache", chunk_rows=5, group_by=()).in_files is not None
+    assert Dataset(small).chunks(tmp_path / "cache", chunk_rows=5, group_by=()).in_files is not None
 
 
 def test_the_columns_of_groups_are_read_to_cut_and_others_when_they_are_needed(
@@ -86,12 +86,12 @@ def test_the_columns_of_groups_are_read_to_cut_and_others_when_they_are_needed(
         return decoded(file, table)
 
     monkeypatch.setattr(parquet, "decoded", noted)
-    found = prepare(folder, tmp_path / "cache", chunk_rows=5, group_by=("prompt_id",))
+    found = Dataset(folder).chunks(tmp_path / "cache", chunk_rows=5, group_by=("prompt_id",))
     # The schema; five rows of each row group, which is all of them here; and the groups.
     rows = [count for count, names in read if names == ["prompt_id"]]
     assert sum(rows) == 20
     read.clear()
-    frame = Frame.of_chunk(found.columns(0))
+    frame = Frame.of_chunk(found, 0)
     assert frame.schema == found.schema
     assert frame.num_rows == 4
     assert read == []
@@ -106,7 +106,7 @@ def test_repeated_texts_are_long_in_memory_although_the_file_is_small(tmp_path, 
     pq.write_table(table, path, row_group_size=100)
     assert path.stat().st_size < 200_000
     monkeypatch.setattr(parquet, "CHUNK_BYTES", 500_000)
-    found = prepare(path, tmp_path / "cache", chunk_rows=4000, group_by=("prompt_id",))
+    found = Dataset(path).chunks(tmp_path / "cache", chunk_rows=4000, group_by=("prompt_id",))
     assert found.in_files is not None
     assert max(found.chunk(at).nbytes for at in range(len(found.rows))) < 550_000
     assert min(found.rows[:-1]) > 400
@@ -116,7 +116,7 @@ def test_repeated_texts_are_long_in_memory_although_the_file_is_small(tmp_path, 
 def test_a_file_that_changes_during_a_run_is_noticed(tmp_path, change):
     path = tmp_path / "a.parquet"
     pq.write_table(rollouts([2, 2]), path)
-    found = prepare(path, tmp_path / "cache", chunk_rows=2, group_by=("prompt_id",))
+    found = Dataset(path).chunks(tmp_path / "cache", chunk_rows=2, group_by=("prompt_id",))
     found.chunk(0)
     path.unlink()
     if change == "rewritten":

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -82,11 +83,12 @@ def test_a_file_that_is_cut_off_says_how_many_lines_it_has(tmp_path, suffix, wor
     with pytest.raises(OSError, match="Truncated"):
         while True:
             there += decompress.read(1)
-    count = there.count(b"\n")
-    assert str(raised.value) == (
-        f"{path} is cut off: only {count:,} lines of it can be read; "
-        "copy it again, or compress it again"
+    found = re.fullmatch(
+        rf"{path} is cut off after line ([\d,]+) or soon after it; copy it again, .*",
+        str(raised.value),
     )
+    line = int(found[1].replace(",", ""))
+    assert 0 < line <= there.count(b"\n") < line + 200
 
 
 def test_a_file_that_is_cut_off_at_once_or_is_not_compressed(tmp_path):
@@ -98,9 +100,7 @@ def test_a_file_that_is_cut_off_at_once_or_is_not_compressed(tmp_path):
         path.write_bytes(content)
         with pytest.raises(DataError) as raised:
             Dataset(path).table()
-        assert str(raised.value) == (
-            f"{path} {found}: no line of it can be read; copy it again, or compress it again"
-        )
+        assert str(raised.value).startswith(f"{path} {found} after line 0 ")
 
 
 def test_a_line_before_the_tear_is_the_first_error(tmp_path):
@@ -122,7 +122,7 @@ def test_a_bad_member_in_the_middle_is_damage(tmp_path):
     with pytest.raises(DataError) as raised:
         Dataset(path).table()
     found = str(raised.value)
-    assert found.startswith((f"{path} is damaged: ", f"{path}, line "))
+    assert found.startswith((f"{path} is damaged after line ", f"{path}, line "))
 
 
 NULL = "null instead of an object; give one object per line"
@@ -165,11 +165,12 @@ def test_values_that_no_file_can_hold_are_refused(tmp_path, levels, opens, close
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"x": [2, null]}\n' + line + b"\n")
     with pytest.raises(DataError) as raised:
-        Dataset(path).first_rows  # noqa: B018 - It reads.
-    assert str(raised.value) == (
-        f"{path}, line 2: the values of column 'd' are nested too deeply: at most 63 levels, or 49 "
-        "of lists, can be written; write them as text, or remove the column"
-    )
+        Dataset(path).table()
+    found = str(raised.value)
+    assert found.startswith(f"{path}, line 2: ")
+    assert "nested too deeply" in found
+    assert "write them as text, or remove the" in found
+    assert levels > 200 or "column 'd'" in found
 
 
 @pytest.mark.parametrize(("opens", "closes", "levels"), [(b"[", b"]", 49), (b'{"a": ', b"}", 63)])

@@ -124,7 +124,9 @@ def test_a_type_does_not_depend_on_the_order_of_rows(tmp_path):
 def test_digits_do_not_go_together_with_texts(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"n": 18446744073709551617}\n{"n": "x"}\n')
-    with pytest.raises(DataError, match=r"line 2: column 'n' is a string, but a number in line 1"):
+    with pytest.raises(
+        DataError, match=r"line 2: column 'n' is string, but number in earlier rows"
+    ):
         read(path, 100)
     number, text = json_lines.batches(DataFile.of(path), 1)
     with pytest.raises(DataError, match=r"column 'n' is string, but number in earlier rows"):

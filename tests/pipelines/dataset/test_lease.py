@@ -62,18 +62,18 @@ def test_one_that_is_given_back_is_free_at_once(path):
 def test_whoever_else_asks_is_not_at_work(path):
     """Its claim comes and goes; the lease is nobody's."""
     other, asked = path.with_name("x[1].lock-other"), iter(range(4))
-    file_names = RemotePath.file_names
+    listing = RemotePath.listing
 
-    def file_names_while_another_asks(folder):
+    def listing_while_another_asks(folder, **options):
         number = next(asked, None)
         if number is None:
             other.unlink(missing_ok=True)
         else:
             other.write_text(f"asks {number}")
-        return file_names(folder)
+        return listing(folder, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RemotePath, "file_names", file_names_while_another_asks)
+        patch.setattr(RemotePath, "listing", listing_while_another_asks)
         with leased(path, refuse):
             assert next(asked, None) is None
 

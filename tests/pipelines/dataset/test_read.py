@@ -15,7 +15,7 @@ from rejuice.operators import DataError
 from rejuice.pipelines.dataset import json_lines, parquet
 from rejuice.pipelines.dataset import read as read_module
 from rejuice.pipelines.dataset.files import DataFile
-from rejuice.pipelines.dataset.read import Dataset, fingerprint, prepare
+from rejuice.pipelines.dataset.read import Dataset, fingerprint
 from rejuice.pipelines.dataset.schemas import conform
 from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec
 
@@ -62,7 +62,7 @@ def dataset(tmp_path):
 
 def read(path, tmp_path, chunk_rows=65_536, group_by=()):
     """All chunks of a dataset as lists of rows."""
-    found = prepare(path, tmp_path / "cache", chunk_rows=chunk_rows, group_by=group_by)
+    found = Dataset(path).chunks(tmp_path / "cache", chunk_rows=chunk_rows, group_by=group_by)
     chunks = [found.chunk(at) for at in range(len(found.rows))]
     assert [chunk.num_rows for chunk in chunks] == list(found.rows)
     assert all(chunk.schema == found.schema for chunk in chunks)
@@ -143,6 +143,18 @@ def test_a_group_goes_on_in_the_next_file(dataset, tmp_path):
     assert [len(chunk) for chunk in read(folder, tmp_path, 1, ("p",))] == [1, 2, 1]
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "arrow"])
+def test_many_small_files_are_looked_at_once(dataset, tmp_path, monkeypatch, kind):
+    starts, looked_at = parquet._starts, []
+    monkeypatch.setattr(parquet, "_starts", lambda table, by: looked_at.append(table.num_rows) or starts(table, by))  # fmt: skip
+    for files in (20, 200):
+        looked_at.clear()
+        parts = {f"{at:03d}_{kind}": pa.table({"p": [at, at]}) for at in range(files)}
+        chunks = read(dataset(**parts), tmp_path / str(files), 100, ("p",))
+        assert sum(map(len, chunks)) == 2 * files
+        assert sum(looked_at) <= 4 * files, "each row at most twice"
+
+
 # Formats
 
 
@@ -198,7 +210,7 @@ def test_a_huge_line_and_lines_across_blocks(dataset, tmp_path, monkeypatch):
 def test_a_line_that_would_fill_the_memory(tmp_path, monkeypatch, suffix):
     monkeypatch.setattr(json_lines, "_LONGEST_LINE", 1 << 20)
     file = tmp_path / f"a.{suffix}"
-    for size, block in [(1 << 20, 1 << 16), (1 << 20, 64), (1 << 22, 1 << 16)]:
+    for size, block in [(3 << 19, 1 << 16), (3 << 19, 64), (1 << 22, 1 << 16)]:
         text = '\n{"a": 1}\n' + '{"a": "' + size * "x" + '"}\n{"a": 2}\n'
         packed = text.encode() if suffix == "jsonl" else gzip.compress(text.encode())
         file.write_bytes(packed)
@@ -275,7 +287,7 @@ def test_storage_encodings_become_plain_text(dataset, tmp_path):
     views = pa.table({"a": pa.array(["v"]).cast(pa.string_view())})
     folder = dataset(a_parquet=words("x", "y"), b_arrow=words("z", "x"), c_jsonl=lines({"a": "k"}), d_arrow=views)  # fmt: skip
     assert [row["a"] for row in rows(folder, tmp_path)] == ["x", "y", "z", "x", "k", "v"]
-    assert prepare(folder, tmp_path / "cache", chunk_rows=9, group_by=()).schema.field("a").type == pa.string()  # fmt: skip
+    assert Dataset(folder).chunks(tmp_path / "cache", chunk_rows=9, group_by=()).schema.field("a").type == pa.string()  # fmt: skip
 
 
 def test_large_strings_of_other_tools(dataset, tmp_path):
@@ -297,9 +309,9 @@ def test_conform_fills_orders_and_casts():
     [
         (b'{"a": 1}\n{"a": "\xff"}\n', "in/a.jsonl, line 2: not UTF-8: byte 0xff at 7; write the file as UTF-8"),
         (b'{"a": 1, "a": 2}\n', "in/a.jsonl, line 1: not JSON (an object has the key 'a' twice); fix or remove the line"),
-        (b'\n\n{"a": {"b": 1}}\n\n{"a": {"b": "x"}}\n', "in/a.jsonl, line 5: column(/a/b) changed from number to string; fix or remove the line"),
+        (b'\n\n{"a": {"b": 1}}\n\n{"a": {"b": "x"}}\n', "in/a.jsonl, line 5: column 'a.b' is string, but number in earlier rows; give the column one type"),
         (b'{"a": 1}\n{"a": 1e400}\n', "in/a.jsonl, line 2: not JSON (1e400 is beyond the largest number, 1.8e308); fix or remove the line"),
-        (b'{"a": 1}\n{"a": true}\n', "in/a.jsonl, line 2: column 'a' is a boolean, but a number in line 1; give the column one type"),
+        (b'{"a": 1}\n{"a": true}\n', "in/a.jsonl, line 2: column 'a' is boolean, but number in earlier rows; give the column one type"),
         (b'[1]\n{"a": 1}\n', "in/a.jsonl, line 1: list instead of an object; give one object per line"),
         (b'{"a": 1}\n{"a": 2, "b": "cu', "in/a.jsonl, line 2: the file is cut off here; copy it again"),
     ],
@@ -415,7 +427,7 @@ def test_nothing_is_read_before_it_is_requested(tmp_path):
 
 
 def prepared(path, tmp_path, chunk_rows=2, group_by=()):
-    return prepare(path, tmp_path / "cache", chunk_rows=chunk_rows, group_by=group_by).folder
+    return Dataset(path).chunks(tmp_path / "cache", chunk_rows=chunk_rows, group_by=group_by).folder
 
 
 def test_the_key_is_the_content_and_the_cutting(dataset, tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.dataset.read import prepare
+from rejuice.pipelines.dataset.read import Dataset
 from rejuice.pipelines.dataset.write import check_export_path, writer
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
@@ -56,7 +56,7 @@ def test_jsonl_is_readable_text_and_comes_back(tmp_path):
     rows = [{"s": 'é "\n\u2028', "i": 2**53 + 1, "f": 0.1, "p": [{"role": None, "content": ""}]}]
     write(tmp_path / "x.jsonl", table(rows))
     assert "é" in (tmp_path / "x.jsonl").read_text("utf-8")
-    back = prepare(tmp_path / "x.jsonl", tmp_path / "cache", chunk_rows=9, group_by=())
+    back = Dataset(tmp_path / "x.jsonl").chunks(tmp_path / "cache", chunk_rows=9, group_by=())
     assert back.chunk(0).to_pylist() == [{**rows[0], "p": [{"role": None, "content": ""}]}]
 
 

@@ -190,7 +190,7 @@ FUSIBLE = [
         ({"adaptive_batch_size": True}, "adaptive_batch_size runs each step"),
         (
             {"op_fusion": True, "fusion_strategy": "greedy"},
-            "text_length_filter, which is used twice",
+            "text_length_filter, used twice",
         ),
     ],
 )

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rejuice.operators import DataError, RecipeError, RejuiceError
-from rejuice.pipelines.dataset.read import prepare
+from rejuice.pipelines.dataset.read import Dataset
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.plan import Plan
 from rejuice.pipelines.engine.steps import iterate_steps
@@ -39,7 +39,7 @@ def path(recipe_file, rollouts):
 def keys(path, overrides=None, chunk_rows=16):
     recipe = load(path, overrides)
     cache = recipe.head.export_path.parent / ".rejuice"
-    source = prepare(recipe.head.dataset_path, cache, chunk_rows=chunk_rows, group_by=("prompt_id",))  # fmt: skip
+    source = Dataset(recipe.head.dataset_path).chunks(cache, chunk_rows=chunk_rows, group_by=("prompt_id",))  # fmt: skip
     return Plan.of(recipe, source, cache).keys
 
 
@@ -258,7 +258,7 @@ def test_commits_are_applied_again_to_the_commits_of_a_chunk(path):
     recipe = load(path)
     engine.run(recipe, chunk_rows=16)
     cache = recipe.head.export_path.parent / ".rejuice"
-    source = prepare(recipe.head.dataset_path, cache, chunk_rows=16, group_by=("prompt_id",))
+    source = Dataset(recipe.head.dataset_path).chunks(cache, chunk_rows=16, group_by=("prompt_id",))
     plan = Plan.of(recipe, source, cache)
     assert all(plan.is_done(step) for step in plan.steps)
     tables = [plan.frame_before(chunk, None).table() for chunk in range(len(source.rows))]

@@ -35,17 +35,19 @@ def process(verl):
 
 @pytest.fixture
 def worker(process, tmp_path):
-    """A factory of workers, by role and keys of the `train:` section."""
+    """A factory of workers, by role, tokens of a micro-batch and keys of the `train:` section."""
     from training_stage import PLAIN, _recipe
     from verl.workers.engine_workers import ActorRolloutRefWorker
     from verl_configs import config_of
 
     from rejuice.trainer.launch.training import prepare
 
-    def make(role="actor", **train):
+    def make(role="actor", room=None, **train):
         train = {"learning_rate": LEARNING_RATE, "prompts_per_step": PROMPTS, **train}
         run = prepare(_recipe(tmp_path, PLAIN, PROMPTS, N, {}, train), tmp_path / "run")
         config = config_of(run)
+        if room is not None:  # In a recipe, the run owns this key.
+            config.actor_rollout_ref.actor.ppo_max_token_len_per_gpu = room
         made = ActorRolloutRefWorker(config.actor_rollout_ref, role=role)
         made.init_model()
         return made

@@ -172,8 +172,8 @@ def test_an_update_on_turns_is_the_formulas(worker, turns, pieces):
     from rejuice.trainer.verl.advantage import WEIGHT, LossSettings
 
     tokens = int(turns["input_ids"].offsets()[-1])
-    room = {"actor_rollout_ref.actor.ppo_max_token_len_per_gpu": tokens // pieces + 64}
-    made = worker(loss={"clip": [0.2, 0.28]}, kl_coef=0.1, entropy_coef=0.01, verl=room)
+    room = tokens // pieces + 64
+    made = worker(loss={"clip": [0.2, 0.28]}, kl_coef=0.1, entropy_coef=0.01, room=room)
     made.set_loss_fn(LossSettings.of(made.config.actor).loss())
     plain = Plain()
     names = ("prompts", "responses", "old_log_probs", "advantages", "ref_log_prob", WEIGHT)

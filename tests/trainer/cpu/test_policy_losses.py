@@ -23,8 +23,7 @@ def test_a_step(worker, batch, policy):
     import torch
 
     tokens = int(batch["input_ids"].offsets()[-1])
-    room = {"actor_rollout_ref.actor.ppo_max_token_len_per_gpu": tokens // 3 + 64}
-    made = worker(loss={"policy": policy}, verl=room)
+    made = worker(loss={"policy": policy}, room=tokens // 3 + 64)
     plain, engine, ours = Plain(), made.actor.engine, {}
     names = ("prompts", "responses", "old_log_probs", "advantages")
     parts = list(zip(*(batch[name].unbind() for name in names), strict=True))

@@ -1,4 +1,4 @@
-"""What `rejuice push` gives the hub: the files of an export as they are, and a card."""
+"""What `rejuice export hub` gives the hub: the files of an export as they are, and a card."""
 
 import errno
 import shutil
@@ -91,8 +91,8 @@ def test_the_command(export, hub, monkeypatch, capsys, tmp_path):
     rejuice = runner(monkeypatch, capsys, tmp_path)
     made = export()
     line = "user/curated: 4 rows in 1 file: https://hub/user/curated/commit/1\n"
-    assert rejuice("push", made, "user/curated", "--private") == (0, line, "")
-    assert rejuice("push", made, "user/curated") == (0, line, "")
+    assert rejuice("export", "hub", made, "user/curated", "--private") == (0, line, "")
+    assert rejuice("export", "hub", made, "user/curated") == (0, line, "")
     assert [options["private"] for _, options in hub.asked] == [True, None]
 
 
@@ -217,11 +217,10 @@ def test_an_export_that_is_written_again_during_the_upload_is_reported(export, h
 def test_a_copy_that_does_not_fit_is_one_line(in_store, hub, monkeypatch):
     engine.run(in_store)
 
-    def blocks(file, size):
-        yield b"PAR1"
+    def copy(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("rejuice.pipelines.dataset.remote.RemotePath.blocks", blocks)
+    monkeypatch.setattr("rejuice.trainer.export.huggingface.copyfileobj", copy)
     with pytest.raises(DataError) as error:
         push(in_store.head.export_path, "user/curated")
     assert str(error.value).endswith(

@@ -98,7 +98,7 @@ def test_the_best_one_is_kept_exported_and_reported(run, merger, rejuice, tmp_pa
     assert checkpoints.best(run, config).step == 4
     assert checkpoints.best(run, Train()) is None
     merger(MERGES)
-    assert rejuice("checkpoint", run, tmp_path / "policy")[0] == 0
+    assert rejuice("export", "policy", run, tmp_path / "policy")[0] == 0
     assert (tmp_path / "policy" / "weights").read_text() == "of step 4"
     shown = rejuice("report", run)[1]
     assert (
@@ -172,9 +172,9 @@ sys.argv.remove("--trusted")
 @pytest.mark.slow
 def test_a_checkpoint_of_other_objects_needs_trust(run, merger, rejuice, tmp_path):
     merger(PICKLED)
-    words = ("checkpoint", run, tmp_path / "policy")
+    words = ("export", "policy", run, tmp_path / "policy")
     found = "run makes code run: a checkpoint of pickled objects"
-    command = "rejuice checkpoint run policy --trust"
+    command = "rejuice export policy run policy --trust"
     refused = f"rejuice: {found}; if you made it, or trust whoever did, run `{command}`\n"
     assert rejuice(*words)[::2] == (2, refused)
     assert not list(tmp_path.glob("policy*"))

@@ -73,27 +73,18 @@ def test_what_training_does_not_have_is_counted_by_reason(made, folder):
 
 def test_a_validation_set_with_every_problem_several_times(made, folder):
     made(["a", "b", "c"] * 4, "validation", 1)
-    found = "validation: 9 of 12 rows repeat an earlier prompt and are left out; "
-    right = "set validation_n: 4 to get 4 responses to each prompt instead of 1"
-    assert lines(folder) == [found + right]
-    made(["a", "b", "c"] * 4, "validation", 4)
-    assert lines(folder) == [f"{found}validation_n says how many responses each prompt gets, which is 4"]  # fmt: skip
-
-
-def test_a_named_set_has_its_own_n(made, folder):
-    made(["a", "b"] * 32, "validation-aime-24", 8)
     assert lines(folder) == [
-        "validation aime-24: 62 of 64 rows repeat an earlier prompt and are left out; set n: 32 of "
-        "train.validation.aime-24 to get 32 responses to each prompt instead of 8"
+        "validation: 9 of 12 rows repeat an earlier prompt and are left out; validation_n says how "
+        "many responses each prompt gets"
     ]
 
 
-def test_where_some_problems_are_there_more_often_no_number_is_given(made, folder):
-    made(["a", "b", "a", "a long question"], "validation", 2)
+def test_a_named_set_has_its_own_n(made, folder):
+    made(["a", "b", "a", "a long question"], "validation-aime-24", 8)
     assert lines(folder) == [
-        "validation: 1 of 4 rows repeat an earlier prompt and are left out; validation_n says how "
-        "many responses each prompt gets, which is 2",
-        "dropped before validation: 1 of 4 rows (prompt_too_long 1)",
+        "validation aime-24: 1 of 4 rows repeat an earlier prompt and are left out; n of "
+        "train.validation.aime-24 says how many responses each prompt gets",
+        "dropped before validation aime-24: 1 of 4 rows (prompt_too_long 1)",
     ]
 
 
@@ -128,7 +119,7 @@ def test_the_report_has_the_lines_after_its_table(made, folder):
 def test_they_are_printed_before_verl_starts(made, folder):
     made(["a", "a"])
     console = Console(file=io.StringIO(), width=200)
-    with Watch(folder, "try", 4, console):
+    with Watch(folder, 4, console):
         assert console.file.getvalue().splitlines() == [
             "dropped before training: 1 of 2 rows (repeated_prompt 1)",
             f"starting verl (about a minute); its output is in {folder}/verl.log",
@@ -152,7 +143,8 @@ def trained(tmp_path):
 
 ALL_WRONG = (
     "No group has a signal: no response is correct (wrong_answer 12): for example, reference '0' "
-    "against extracted answer '7'."
+    "against extracted answer '7': if that reference holds more than an answer, set "
+    "reference_pattern or reference_form of prompt_template_mapper."
 )
 
 
@@ -161,7 +153,7 @@ def test_each_step_without_signal_shows_why(trained, share, shown):
     figures = {"rejuice/groups_without_signal": share}
     (trained / "metrics.jsonl").unlink()
     console = Console(file=io.StringIO(), width=200)
-    with Watch(trained, "try", 2, console):
+    with Watch(trained, 2, console):
         text = line(1, 0.0, **{"rejuice/groups_without_signal": 1.0}) + line(2, 0.0, **figures)
         (trained / "metrics.jsonl").write_text(text)
     seen = console.file.getvalue().splitlines()
@@ -174,7 +166,7 @@ def test_without_rollouts_on_file_training_ends_as_ever(trained):
     shutil.rmtree(trained / "steps")
     (trained / "metrics.jsonl").unlink()
     console = Console(file=io.StringIO(), width=200)
-    with Watch(trained, "try", 1, console):
+    with Watch(trained, 1, console):
         text = line(1, 0.0, **{"rejuice/groups_without_signal": 1.0})
         (trained / "metrics.jsonl").write_text(text)
     assert console.file.getvalue().splitlines()[-1].startswith("step 1/1: reward")

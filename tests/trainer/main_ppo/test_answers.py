@@ -243,6 +243,8 @@ def test_explain_shows_why_a_prompt_was_chosen_or_not(run):
     row = rollouts.filter(pc.equal(rollouts["prompt_id"], known))["response_id"][0].as_py()
     lines = explain_row(step, row).splitlines()
     assert "04_difficulty_selector: kept" in lines
+    numbers = [int(line[:2]) for line in lines if line[:2].isdecimal()]
+    assert numbers == sorted({*numbers})  # Those that choose, then those after sampling.
     assert any(f"target 0.5: rank {rank[known]}" in line for line in lines)
     prompts = feather.read_table(run.folder / "prompts" / "train.arrow")["prompt_id"]
     others = {*prompts.to_pylist()}

@@ -7,8 +7,8 @@ import pytest
 from command import runner
 from every_command import check_every_command, sampled_rows
 
+from rejuice.pipelines.analysis.replay import SetSamples
 from rejuice.pipelines.analysis.rows import row_table
-from rejuice.pipelines.analysis.whatif import replay, whole
 from rejuice.pipelines.cli.runs import open_run
 from rejuice.pipelines.recipe.recipe import load
 
@@ -63,9 +63,8 @@ def test_previewed_advantages_are_those_that_training_logged(run, step, kind):
     """To the bit as trained on, and what verl logged of them in float32."""
     stored = open_run(run.step(step))
     [one] = [one for one in stored.sets if one.kind == kind]
-    base, before = whole(one)
-    found = replay(base, before, one.fit(load(stored.recipe)))
-    rows = row_table(base, found.after).table
+    samples = SetSamples.of(one)
+    rows = row_table(samples.base, samples.replay(one.fit(load(stored.recipe)))).table
     trained = run.table(step, "curated", "verify" if kind == "judgements" else ".")
     places = pc.index_in(trained["response_id"], value_set=rows["response_id"].combine_chunks())
     previewed_N = rows["advantage"].take(places).to_numpy()
@@ -90,8 +89,7 @@ def test_whatif_of_a_step_is_what_a_run_over_its_rollouts_makes(run, looked_at, 
     stored = open_run(step)
     other = load(stored.recipe, {"reward_sum_mapper.weights.format": "0.3"})
     [one] = [one for one in stored.sets if one.kind == "answers"]
-    base, before = whole(one)
-    applied = replay(base, before, one.fit(other)).after
+    applied = SetSamples.of(one).replay(one.fit(other))
     fresh = open_run(export).sets[0]
     expected = fresh.final()
     for name in ("response_id", "reward", "advantage"):

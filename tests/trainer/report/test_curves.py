@@ -7,7 +7,7 @@ import pytest
 from fake_run import line, write_run
 
 from rejuice.operators import RejuiceError
-from rejuice.trainer.report.curves import Curve, band, draw, grouped
+from rejuice.trainer.report.curves import band, draw, grouped
 
 pytestmark = pytest.mark.slow
 
@@ -17,7 +17,7 @@ def steps(*accuracies):
 
 
 def curve(x, y):
-    return Curve(np.array(x, float), np.array(y, float))
+    return np.array(x, float), np.array(y, float)
 
 
 def test_band_of_one_is_its_curve():
@@ -27,14 +27,12 @@ def test_band_of_one_is_its_curve():
 
 def test_band_is_mean_and_range():
     found = band([curve([1, 2], [0, 4]), curve([1, 2], [2, 8]), curve([1, 2], [7, 0])])
-    assert found.mean.tolist() == [3, 4]
-    assert (found.low.tolist(), found.high.tolist()) == ([0, 0], [7, 8])
+    assert [each.tolist() for each in found[1:]] == [[3, 4], [0, 0], [7, 8]]
 
 
 def test_band_is_only_where_all_curves_are():
     found = band([curve([0, 4], [0, 4]), curve([1, 3, 9], [2, 2, 2])])
-    assert found.x.tolist() == [1, 3, 4]
-    assert found.mean.tolist() == [1.5, 2.5, 3.0]
+    assert [each.tolist() for each in found[:2]] == [[1, 3, 4], [1.5, 2.5, 3.0]]
 
 
 def test_runs_that_differ_in_their_seeds_are_one_curve(tmp_path):
@@ -51,9 +49,9 @@ def test_runs_that_differ_in_their_seeds_are_one_curve(tmp_path):
     another = write_run(tmp_path / "other", steps(0.3), project_name="other")
     found = grouped([*folders, other, another])
     assert [(runs.name, len(runs.points)) for runs in found] == [
-        ("try (seed)", 2),
+        ("try (seed0), mean and range of 2 seeds", 2),
         ("try (lr)", 1),
-        ("other", 1),
+        ("other (other)", 1),
     ]
 
 
@@ -72,9 +70,9 @@ def test_what_is_written_on_it(tmp_path):
         draw([one, two, other], tmp_path / "x.svg", against="tokens")
     text = (tmp_path / "x.svg").read_text()
     for word in (
-        "try, mean and range of 2 seeds", "other", "Validation accuracy", "Pass rate in training",
+        "try (one), mean and range of 2 seeds", "other (other)", "Validation accuracy", "Pass rate in training",
         "share correct", "Reward and its components", "accuracy", "format", "Rows dropped",
-        "Entropy", "nats per token", "Response length", "tokens, mean", "KL divergence",
+        "Entropy", "nats, as the loss aggregates", "Response length", "tokens, mean", "KL divergence",
         "Gradient norm", "tokens generated",
     ):  # fmt: skip
         assert f">{word}<" in text, word
@@ -94,63 +92,18 @@ def test_a_run_without_validation_is_in_the_legend(tmp_path):
     alone = write_run(tmp_path / "b", [line(1, 0.1), line(2, 0.2)], project_name="unvalidated")
     for folders in ((alone, validated), (validated, alone)):
         words = words_of(tmp_path / "x.svg", *folders)
-        assert (words.count("validated"), words.count("unvalidated")) == (1, 1)
+        assert (words.count("validated (a)"), words.count("unvalidated (b)")) == (1, 1)
 
 
 def test_what_no_run_logs_is_not_drawn(tmp_path):
     metrics = {"timing_s/step": 2.0, "critic/score/mean": 0.5, "actor/entropy": 0.1}
     replays = [write_run(tmp_path / name, [line(1, **metrics)], project_name=name) for name in "ab"]
     words = words_of(tmp_path / "x.svg", *replays)
-    assert {"Reward and its components", "Entropy", "a", "b"} <= {*words}
+    assert {"Reward and its components", "Entropy", "a (a)", "b (b)"} <= {*words}
     unlogged = {"Validation accuracy", "Pass rate in training", "Rows dropped", "Response length",
                 "KL divergence", "Gradient norm"}  # fmt: skip
     assert {*words} & unlogged == set()
     assert words_of(tmp_path / "x.svg", replays[0]).count("training step") == 2, "two panels"
-
-
-@pytest.mark.parametrize(
-    ("modes", "unit"),
-    [
-        (("token-mean", "seq-mean-token-mean"), "nats per token"),
-        (("trajectory-turn-token-mean", None), "nats per token"),
-        (("seq-mean-token-sum",), "nats per response"),
-        (("seq-mean-token-sum-norm",), "nats, seq-mean-token-sum-norm"),
-        (("token-mean", "seq-mean-token-sum"), "nats, as loss.aggregate is"),
-    ],
-)
-def test_entropy_is_aggregated_as_the_loss_is(tmp_path, modes, unit):
-    import matplotlib as mpl
-
-    fields = [{"loss": {"aggregate": mode}} for mode in modes]
-    folders = [
-        write_run(tmp_path / str(mode), steps(0.1, 0.2), train=train)
-        for mode, train in zip(modes, fields, strict=True)
-    ]
-    with mpl.rc_context({"svg.fonttype": "none"}):
-        draw(folders, tmp_path / "x.svg")
-    shown = (tmp_path / "x.svg").read_text()
-    # KL divergence from the sampling policy, which stands where there is no loss of it, is not.
-    assert shown.count(f">{unit}<") == 1 + (unit == "nats per token")
-    assert shown.count(">nats per token<") == 1 + (unit == "nats per token")
-
-
-@pytest.mark.parametrize(
-    ("folders", "names"),
-    [
-        (["plain_10", "plain_11", "other_1"], ["try (plain)", "try (other_1)"]),
-        (["run0", "run1", "run2", "run3"], ["try (run0)", "try (run2)"]),
-    ],
-)
-def test_names_of_runs_of_one_project_are_those_of_their_folders(tmp_path, folders, names):
-    runs = [
-        write_run(
-            tmp_path / folder,
-            steps(0.1),
-            train={"seed": at, "learning_rate": 0.1 if at < 2 else 0.2},
-        )
-        for at, folder in enumerate(folders)
-    ]
-    assert [each.name for each in grouped(runs)] == names
 
 
 def test_each_validation_set_is_a_curve(tmp_path):

@@ -21,7 +21,7 @@ def rejuice(monkeypatch, capsys, tmp_path):
 @pytest.mark.slow
 def test_the_page_has_the_curves_so_far_and_the_last_whole_step(tmp_path):
     run = write_trained(tmp_path / "try", tiny_rollouts(tmp_path), (1, 2, 3))
-    live = RunSoFar(run, lambda folder: [], most_bytes=39_000_000)
+    live = RunSoFar(run, lambda folder: [], str, most_bytes=39_000_000)
     assert live.version().startswith("000003-")
     (run / "steps" / "000003" / "recipe.yaml").unlink()  # It is being written.
     assert live.version().startswith("000002-")
@@ -33,8 +33,26 @@ def test_the_page_has_the_curves_so_far_and_the_last_whole_step(tmp_path):
 
 
 @pytest.mark.recommended("trainer/report/stored.py", "give the --output of one")
+def test_the_status_has_the_step_the_time_left_the_last_update_and_the_failure(tmp_path):
+    run = write_trained(tmp_path / "try", tiny_rollouts(tmp_path), (1, 2))
+    now, processes = [1000.0], [1]
+    for name in ("metrics.jsonl", "recipe.yaml", "steps"):
+        os.utime(run / name, (1000.0, 1000.0))
+    live = RunSoFar(
+        run,
+        lambda folder: processes,
+        lambda folder: "out of memory",
+        most_bytes=1,
+        now=lambda: now[0],
+    )
+    assert live.status() == "step 2 of 4, 4 s left; last update 00:16:40 UTC"
+    processes.clear()
+    now[0] = 9000.0
+    assert live.status().startswith("step 2 of 4; it has ended: out of memory; last update")
+
+
 def test_what_is_no_run_is_one_line(tmp_path):
-    live = RunSoFar(tmp_path, lambda folder: [], most_bytes=39_000_000)
+    live = RunSoFar(tmp_path, lambda folder: [], str, most_bytes=39_000_000)
     with pytest.raises(RejuiceError, match="holds no training run; give the --output of one"):
         live.page("v1")
 
@@ -42,13 +60,13 @@ def test_what_is_no_run_is_one_line(tmp_path):
 @pytest.mark.slow
 def test_a_run_before_its_first_step_has_a_page(tmp_path):
     run = write_trained(tmp_path / "try", tiny_rollouts(tmp_path), ())
-    live = RunSoFar(run, lambda folder: [], most_bytes=39_000_000)
+    live = RunSoFar(run, lambda folder: [], str, most_bytes=39_000_000)
     assert b'"sets":[]' in live.page(live.version())
 
 
 def test_a_run_has_ended_when_its_processes_have_and_nothing_is_written(tmp_path):
     processes, now = [1], [0.0]
-    live = RunSoFar(tmp_path, lambda folder: processes, most_bytes=1, now=lambda: now[0])
+    live = RunSoFar(tmp_path, lambda folder: processes, str, most_bytes=1, now=lambda: now[0])
     log = tmp_path / "verl.log"
     log.write_text("")
     os.utime(log, (1000.0, 1000.0))

@@ -7,7 +7,11 @@ import command
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from trained_run import PROCESS, tiny_rollouts, write_trained
+from fake_run import write_run
+from trained_run import PROCESS, keep, tiny_rollouts, write_trained
+
+from rejuice.trainer.run import TrainingRun, record_failure
+from rejuice.trainer.verl.figures import StepFiles
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +127,49 @@ def test_a_run_that_keeps_no_rollouts_has_its_metrics(training_run, rejuice):
     shutil.rmtree(training_run / "steps")
     status, out, err = rejuice("report", training_run)
     assert (status, err) == (0, "")
+    assert lines_of(out)[-1] == "try has no step on file"
+    recipe = training_run / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("train:\n", "train:\n  keep_rollouts: false\n"))
+    _, out, _ = rejuice("report", training_run)
     assert lines_of(out)[-1] == "try keeps no rollouts (train.keep_rollouts: false)"
+
+
+def test_a_run_that_died_before_its_first_step_says_of_what(tmp_path, rejuice):
+    run = write_run(tmp_path / "try")
+    record_failure(run, "a GPU is out of memory; lower train.gpu.tokens_per_gpu")
+    status, out, err = rejuice("report", run)
+    assert (status, err) == (0, "")
+    first = lines_of(out)[0]
+    assert first.startswith("try: training failed before its first step")
+    assert first.endswith(": a GPU is out of memory; lower train.gpu.tokens_per_gpu")
+    assert "keep_rollouts" not in out
+    for name in ("whatif", "ablate", "preview"):
+        status, out, err = rejuice(name, run)
+        assert (status, out) == (2, "")
+        assert "no responses on file" in err
+    (run / "error.json").unlink()
+    assert "no step was trained" in rejuice("report", run)[1]
+
+
+def test_a_field_that_a_resume_changed_is_a_difference_of_steps(tmp_path, rollouts, rejuice):
+    """And what it did: in step 3 prompt B, which is too easy in step 2, is left."""
+    run_folder = write_trained(tmp_path / "try", rollouts, (2,), drop=False)
+    recipe = run_folder / "recipe.yaml"
+    changed = recipe.read_text().replace("max: 0.9", "max: 1.0")
+    assert changed != recipe.read_text()
+    recipe.write_text(changed)
+    run = TrainingRun.open(run_folder)
+    files = StepFiles(run)
+    keep(run, files, 3, rollouts, False)
+    files.wait()
+    status, out, err = rejuice("diff", run_folder / "steps/000002", run_folder / "steps/000003")
+    assert (status, err) == (0, "")
+    lines = lines_of(out)
+    assert [line for line in lines if line.startswith("recipe pass_rate_filter.max 0.9 -> 1.0")]
+    assert [line for line in lines if line.startswith("reward_sum_mapper.weights.format ")]
+    assert "sampled 12 rows in both: 8 kept in both, 4 only in B (too_easy 4), 0 only in A" in lines
+    alone = rejuice("diff", run_folder / "steps/000002", run_folder / "steps/000002")[1]
+    assert "recipe the same: no field differs" in lines_of(alone)
 
 
 def test_a_row_of_a_step_is_explained(training_run, rollouts, rejuice):
@@ -137,6 +183,8 @@ def test_a_row_of_a_step_is_explained(training_run, rollouts, rejuice):
     assert "   reward: accuracy 1 x 1 + format 1 x -0.1" in lines
     assert "   advantage: of 4 rewards, mean 0.5, standard deviation 0.5888" in lines
     assert lines[-1] == "kept: step 1 trains on it"
+    numbers = [int(x[:2]) for x in lines if x.endswith(": kept")]
+    assert numbers == list(range(3, 3 + len(numbers)))  # As the recipe of the run counts them.
     assert rejuice("explain", step, dropped)[1].endswith(
         "pass_rate_filter: dropped, too_easy (the pass rate of the prompt is above `max`)\n"
     )
@@ -157,7 +205,6 @@ def test_of_a_run_the_last_step_that_has_a_row_is_explained(training_run, rollou
     assert "also in" not in out
 
 
-@pytest.mark.recommended("pipelines/analysis/explain.py", "add --all")
 @pytest.mark.recommended("pipelines/analysis/explain.py", "all: --all")
 @pytest.mark.recommended("pipelines/analysis/explain.py", "rejuice explain {…}")
 def test_of_a_prompt_each_response_has_a_line(training_run, rollouts, rejuice):
@@ -172,7 +219,7 @@ def test_of_a_prompt_each_response_has_a_line(training_run, rollouts, rejuice):
     assert rows == "4 rows"
     assert rejuice(*shlex.split(command))[1].startswith(f"response_id {shlex.split(command)[-1]}")
     whole = rejuice("explain", training_run, prompt, "--all")[1]
-    assert whole.count("04_pass_rate_filter: kept") == 4
+    assert whole.count("06_pass_rate_filter: kept") == 4
 
 
 def test_a_row_of_a_step_without_values_is_not_explained(training_run, rollouts, rejuice):

@@ -12,7 +12,6 @@ from fake_run import line, write_run
 from rejuice.operators import DataError
 from rejuice.pipelines.recipe.train import Train
 from rejuice.trainer.report.simulate import (
-    Hardware,
     SimulatedMode,
     StoredStep,
     setups,
@@ -138,11 +137,11 @@ def test_the_command_prints_a_line_for_each_mode(run, monkeypatch, capsys, tmp_p
 
 
 def test_modes_are_those_of_the_profile():
-    found = setups(Train(), [1, 2], Hardware(None, None, 4), STEPS)
+    found = setups(Train(), [1, 2], STEPS, cores=4)
     names = [(each.mode, each.max_age, each.on_cores) for each in found]
     assert names == [("sync", 0, False), ("separate_async", 1, True), ("separate_async", 2, True)]
     gpu = Train(profile="gpu", gpu={"gpus": 8})
-    found = setups(gpu, [2], Hardware(6, 2, 4), STEPS)
+    found = setups(gpu, [2], STEPS, cores=4, gpus=6, rollout_gpus=2)
     assert [each.mode for each in found] == ["sync", "colocate_async", "separate_async"]
     assert (found[2].sampling, found[2].training) == (0.25, 0.75)
 
@@ -153,5 +152,5 @@ def test_modes_are_those_of_the_profile():
 )  # fmt: skip
 def test_sampling_and_training_take_cores_that_the_other_used(used, cores, slower):
     steps = [STEPS[0]._replace(update_cores=each) for each in used]
-    _, ahead = setups(Train(), [1], Hardware(None, None, cores), steps)
+    _, ahead = setups(Train(), [1], steps, cores=cores)
     assert (ahead.contention, ahead.sampling) == (slower, 1.0 if cores == 1 else 0.75)

@@ -65,7 +65,7 @@ def test_what_each_step_did_is_what_it_does_again(trained):
 def test_rows_that_were_dropped_have_what_was_written_to_them(trained):
     (one,) = open_run(trained(2)).sets
     rows = stored_rows(one).table
-    assert rows["fate"].to_pylist() == [BY_TRAINING] + [KEPT] * 3 + [4] * 4 + [KEPT] * 4
+    assert rows["fate"].to_pylist() == [BY_TRAINING] + [KEPT] * 3 + [6] * 4 + [KEPT] * 4
     assert rows["reason"].to_pylist()[0] == "surplus_group"
     assert rows["reason"].to_pylist()[4] == "too_easy"
     assert rows["verdict"].to_pylist()[4:8] == ["correct"] * 4
@@ -90,11 +90,10 @@ def test_a_run_opens_without_values(trained):
     (folder / "steps" / "000002" / "values.parquet").unlink()
     (one,) = open_run(folder).sets
     assert one.incomplete == "step 2 has no values.parquet"
-    rows = stored_rows(one).table
-    assert rows["fate"].to_pylist() == [BY_TRAINING] + [KEPT] * 3 + [4] * 4 + [KEPT] * 4
-    assert rows["reward"].to_pylist()[1] == pytest.approx(1.0 - 0.1 * 2 / 3)
-    assert rows["verdict"].to_pylist()[4] is None
-    assert rows["contribution_format"].null_count == 12
+    rows = stored_rows(one)
+    assert not rows.with_dropped
+    assert rows.table["fate"].to_pylist() == [KEPT] * 7
+    assert rows.table["reward"].to_pylist()[0] == pytest.approx(1.0 - 0.1 * 2 / 3)
     with pytest.raises(DataError, match=r"no values\.parquet"):
         next(one.applied(0))
 
@@ -150,10 +149,10 @@ def test_a_column_that_two_steps_write_is_kept_twice(trained):
 
 
 def test_the_names_of_steps_are_those_of_the_run(trained):
-    """A recipe of the step itself numbers and names its steps from the first one after sampling."""
+    """The recipe of the step itself counts its steps from the first one after sampling."""
     folder = trained(1)
     (one,) = open_run(folder).sets
-    assert [step.number for step in one.steps] == [1, 2, 3, 4, 5, 6]
+    assert [step.number for step in one.steps] == [3, 4, 5, 6, 7, 8]
     assert {*one.decisions()["step"].to_pylist()} <= {*(s.name for s in one.steps), "training"}
 
 

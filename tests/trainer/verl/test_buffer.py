@@ -770,7 +770,7 @@ def test_what_steps_wrote_is_kept_of_dropped_rows_too(stage):
     rows = stored_rows(one)
     assert rows.components == ("accuracy",)
     # The only response that is left of prompt 0 is dropped by the advantage.
-    assert rows.table["fate"].to_pylist() == [4, 2, -1, -1]
+    assert rows.table["fate"].to_pylist() == [6, 4, -1, -1]  # As the run's recipe numbers them.
     assert rows.table["reason"].to_pylist() == ["group_of_one", "too_long", None, None]
     assert rows.table["tokens"].to_pylist() == [
         len(ids) for ids in stage.saved("rollouts")["response_token_ids"].to_pylist()

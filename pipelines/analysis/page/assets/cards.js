@@ -88,6 +88,9 @@ function card(set, row, texts, mask) {
   if (texts.response_id !== undefined) title.title = plainLine(`response_id ${texts.response_id}`);
   if (texts.turns) article.append(turnsPreview(texts.turns));
   else if (texts.response !== undefined) article.append(responseBox(texts));
+  const terms = set.head.components.map((name) => [name, set.columns[`contribution_${name}`][row]]).filter(([, value]) => !Number.isNaN(value));
+  if (terms.length) article.append(make("div", { class: "numbers terms" }, "reward = ", ...terms.map(([name, value]) => make("span", {}, `${name} `, make("b", { text: signed(value) })))));
+  if (texts.extracted_answer !== undefined) article.append(make("div", { class: "numbers" }, "answer ", make("bdi", { text: texts.extracted_answer })));
   article.append(cardDetails(set, row, texts));
   return article;
 }
@@ -97,8 +100,8 @@ function responseBox(texts) {
 }
 
 function cardDetails(set, row, texts) {
-  const answer = texts.extracted_answer === undefined ? null : make("bdi", { text: texts.extracted_answer });
-  const summary = make("summary", {}, answer ? "answer " : "details", answer);
+  const evidence = texts[EVIDENCE]?.length ? ", evidence" : "";
+  const summary = make("summary", { text: `Details: components${evidence}, path through the steps` });
   const rests = make("div", {}, ...(texts.turns ? [turnList(texts.turns), responseBox(texts)] : []), componentTable(set, row), evidenceList(set, texts));
   const path = make("div", {}, make("h5", { text: "Path through the steps" }), pathOf(set, row, texts), otherTexts(set, texts));
   const id = texts.response_id === undefined ? null : make("div", { class: "quiet", text: `response_id ${texts.response_id}` });
@@ -187,7 +190,7 @@ function pathOf(set, row, texts) {
     for (const [name, value] of written) item.append(make("div", {}, make("span", { class: "quiet", text: `${name} ` }), make("bdi", { text: value })));
     if (step.number === end) {
       const reason = set.slug("reason", row);
-      item.append(make("div", { class: "dropped", text: `dropped: ${reason} (${step.reasons[reason] || "not explained"})` }));
+      item.append(make("div", { class: "dropped", text: `dropped: ${reason}${step.reasons[reason] ? ` (${step.reasons[reason]})` : ""}` }));
     }
     list.append(item);
   }

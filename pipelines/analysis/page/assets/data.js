@@ -33,7 +33,7 @@ function library(name) {
   return libraries.get(name);
 }
 
-/** A set with its columns: `columns.reward[row]`, `slug("verdict", row)`, `groupOf[row]`. */
+/** A set with its columns: `columns.reward[row]`, `slug("verdict", row)`. */
 class SetData {
   constructor(head) {
     this.head = head;
@@ -51,10 +51,6 @@ class SetData {
     this.groupsAt = await read(this.head.groups_at, "i32");
     this.prompts = await read(this.head.prompts, "i32");
     this.excerpts = await inflated(`b${this.head.excerpts}`).json();
-    this.groupOf = new Int32Array(this.head.rows);
-    for (let group = 0; group < this.head.groups; group += 1) {
-      this.groupOf.fill(group, this.groupsAt[group], this.end(group));
-    }
     return this;
   }
 

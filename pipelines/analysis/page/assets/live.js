@@ -15,6 +15,17 @@ function note(text, action) {
   }
 }
 
+/** The step, the time that is left, when the run last wrote something, and why it has failed. */
+function showStatus(text) {
+  let line = document.getElementById("live");
+  if (!line) {
+    line = make("p", { id: "live", role: "status" });
+    document.getElementById("banner").before(line);
+  }
+  line.replaceChildren("Live: ");
+  addText(line, text);
+}
+
 /** Whoever reads further down is asked first; the place in the page is the browser's to keep. */
 async function follow(version) {
   let news;
@@ -24,6 +35,7 @@ async function follow(version) {
     note("The run has ended, or `rejuice view --live` was stopped.");
     return;
   }
+  showStatus(news.status);
   if (news.version !== version) {
     if (scrollY < TOP_PX && document.visibilityState === "visible") location.reload();
     else note("There are new figures.", "Load them");
@@ -34,4 +46,4 @@ async function follow(version) {
   setTimeout(follow, ASK_MS, version);
 }
 
-if (HEAD.live) setTimeout(follow, ASK_MS, HEAD.live);
+if (HEAD.live) follow(HEAD.live);

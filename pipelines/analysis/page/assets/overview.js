@@ -96,10 +96,10 @@ function componentsPanel(names, components) {
     const each = components[name];
     const missing = Object.entries(each.missing).map(([slug, n]) => `${slug} ${shown(n, "count")}`).join(", ");
     return [name, each.n, each.mean, each.std, ...(each.quantiles.length ? each.quantiles : Array(7).fill(null)),
-      missing || 0, each.variance_share, each.mass_share, each.dominant_groups];
+      missing || 0, each.variance_share, each.mass_share];
   });
   const headings = ["component", ["n", "count"], "mean", "sd", "min", "5%", "25%", "50%", "75%", "95%", "max",
-    ["missing", "count"], ["variance share", "share"], ["mass share", "share"], ["dominant in groups", "count"]];
+    ["missing", "count"], ["variance share", "share"], ["mass share", "share"]];
   const panel = make("div", { class: "panel" }, make("h3", { text: "Components" }),
     make("div", { class: "hint", text: "Variance share: of the advantages of kept rows; shares add up to 100%, "
       + "and one below 0 works against the others. Mass share: of the weights in front of grad log p." }),
@@ -112,7 +112,7 @@ function signsPanel() {
   if (!HEAD.signs.length) return null;
   const headings = ["sign", "set", "p", "effect", "", ""];
   const rows = HEAD.signs.map((sign) => [sign.name, sign.set || "all rows",
-    sign.p === null ? null : sign.p.toFixed(4), sign.effect, sign.alarm ? "alarm" : "", sign.reason]);
+    sign.p === null ? null : sign.p < 0.0001 ? "<0.0001" : sign.p.toFixed(4), sign.effect, sign.alarm ? "alarm" : "", sign.reason]);
   const place = figureTable(headings, rows);
   const table = place.firstChild;
   // A result in memory has no file that a command could name.
@@ -149,33 +149,6 @@ function lengthsSection({ head, columns, slugs }) {
   return section("lengths", "Lengths and advantages", ...panelGrid(
     histogramPanel(`Lengths (${unit})`, "", lengths, unit, "count"), rows.length > 1 ? byVerdict : null,
     histogramPanel("Advantages", silent, advantages, "advantage", "number")));
-}
-
-function mapSection(set) {
-  const { columns } = set;
-  if (!columns.map_x) return null;
-  const LOOKS = { correct: ["circle", "#009e73"], wrong_answer: ["x", "#d55e00"], no_answer: ["square", "#e69f00"], "": ["diamond", "#999999"] };
-  const traces = set.slugs.verdict.map((slug, at) => {
-    const rows = [];
-    columns.map_x.forEach((x, row) => { if (!Number.isNaN(x) && columns.verdict[row] === at) rows.push(row); });
-    return { type: "scatter", mode: "markers", name: plain(slug || "not graded"), rows,
-      x: rows.map((row) => columns.map_x[row]), y: rows.map((row) => columns.map_y[row]),
-      marker: { size: 7, opacity: 0.7, symbol: (LOOKS[slug] || ["cross"])[0], color: (LOOKS[slug] || ["", "#cc79a7"])[1] },
-      hovertemplate: "%{x:.2f}, %{y:.2f}<extra></extra>" };
-  }).filter(({ rows }) => rows.length);
-  const n = traces.reduce((sum, { rows }) => sum + rows.length, 0);
-  const responses = columns.length.reduce((sum, each) => sum + (each >= 0), 0);
-  const panel = plotPanel("Map of responses",
-    `${shown(n, "count")} of ${shown(responses, "count")} responses by their n-grams, on the two directions in which they `
-    + "differ most. A click opens the group.", traces, { showlegend: true }, ["verdict", ["responses", "count"]],
-    traces.map(({ name, rows }) => [name, rows.length]));
-  const place = panel.querySelector(".plot");
-  place.style.height = "460px";
-  place.whenDrawn = () => place.on("plotly_click", ({ points }) => {
-    const row = points[0].data.rows[points[0].pointIndex];
-    openGroup(set.groupOf[row], true);
-  });
-  return section("map", "Map", panel);
 }
 
 function timeSection({ head }) {

@@ -42,7 +42,7 @@ function recipeSection() {
 /** The sections in their order: what the page is about, samples, and the others. */
 function sectionsOf(set) {
   const [first, ...others] = [pairSection(), trainingSection(), overviewSection(set)].filter(Boolean);
-  return [first, samplesSection(), ...others, rewardsSection(set), lengthsSection(set), mapSection(set), timeSection(set),
+  return [first, samplesSection(), ...others, rewardsSection(set), lengthsSection(set), timeSection(set),
     changeSection(), recipeSection()].filter(Boolean);
 }
 
@@ -129,7 +129,7 @@ async function start() {
   document.getElementById("help").addEventListener("click", showKeys);
   document.addEventListener("keydown", onKey);
   fillSets();
-  await showSet(set && Number(set) < HEAD.sets.length ? Number(set) : 0, group === undefined ? -1 : Number(group));
+  await showSet(set && Number(set) < HEAD.sets.length ? Number(set) : HEAD.opens_at, group === undefined ? -1 : Number(group));
 }
 
 function replaced(id) {

@@ -28,7 +28,6 @@ async function drawInto(place, traces, layout) {
   const Plotly = await library("plotly");
   drawn.set(place, { traces, layout });
   await Plotly.react(place, traces, layoutOf(layout), { responsive: true, displayModeBar: false });
-  if (!place.dataset.drawn && place.whenDrawn) place.whenDrawn();
   place.dataset.drawn = "1";
 }
 
@@ -48,6 +47,15 @@ async function redraw() {
     else drawn.delete(place);
   }
 }
+
+/** Printed, every plot is there, and as wide as a page: they are drawn for screens, and when seen. */
+const PRINTED_PX = 680;
+addEventListener("beforeprint", () => {
+  for (const place of document.querySelectorAll(".plot")) {
+    globalThis.Plotly?.react(place, place.traces, { ...layoutOf(place.layout), width: PRINTED_PX });
+  }
+});
+addEventListener("afterprint", redraw);
 
 const AXES = { count: ",d", share: ".1~%", length: ",", number: ",.4~g", seconds: ",.4~g" };
 const HOVER = { count: ",d", share: ".1%", length: ",.1f", number: ".3f", seconds: ",.2f" };
@@ -144,17 +152,23 @@ function heatmapPanel(title, note, names, values) {
 /** Lines over x; those that never change, or repeat another, are in the table only, and without others there is no plot. */
 function linePanel(title, note, x, series, xTitle, kind) {
   const changes = ({ values }) => new Set(values.filter((each) => each !== null)).size > 1;
-  const headings = [[xTitle, "count"], ...series.map(({ name }) => [name, kind])];
-  const rows = x.map((each, at) => [each, ...series.map(({ values }) => values[at])]);
+  const hasEnds = ({ ends }) => ends?.some(Boolean);
+  const headings = [[xTitle, "count"], ...series.flatMap((each) =>
+    [[each.name, kind], ...(hasEnds(each) ? [["95% from", kind], ["to", kind]] : [])])];
+  const rows = x.map((step, at) => [step, ...series.flatMap((each) =>
+    [each.values[at], ...(hasEnds(each) ? each.ends[at] ?? [null, null] : [])])]);
   const lines = series.filter(changes);
   const drawnLines = [...new Map(lines.map((each) => [each.values.map((value) => value?.toPrecision(5)).join(), each]).reverse()).values()].reverse();
   if (!drawnLines.length) {
     const values = series.map(({ name, values: own }) => `${name} ${shown(own.find((each) => each !== null), kind)}`);
     return flatFigure(title, `the same throughout: ${values.join(", ")}`, headings, rows);
   }
-  const traces = drawnLines.map(({ name, values }) => ({
+  const traces = drawnLines.map(({ name, values, ends }) => ({
     type: "scatter", mode: x.length > 60 ? "lines" : "lines+markers", connectgaps: true, x, y: values, name: plain(name),
     hovertemplate: `%{x}: %{y:${HOVER[kind]}}<extra></extra>`,
+    ...(hasEnds({ ends }) ? { error_y: { type: "data", symmetric: false, thickness: 1, width: 3,
+      array: values.map((value, at) => (ends[at] ? ends[at][1] - value : null)),
+      arrayminus: values.map((value, at) => (ends[at] ? value - ends[at][0] : null)) } } : {}),
   }));
   const ticks = x.length > 10 ? {} : { tickvals: x };
   return plotPanel(title, note, traces,

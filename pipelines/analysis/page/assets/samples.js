@@ -31,8 +31,13 @@ function slugOptions(set, name) {
   return [["", "any"], ...set.slugs[name].map((slug, at) => [String(at + 1), slug || "none"])];
 }
 
+const NAMED_FILTERS = new Set(["verdict", "reason", "finish_reason"]);  // Each has a choice of its own.
+const PLACES = new Set(["row", "fate"]);
+
 function filterForm(set) {
-  const { components, steps } = set.head;
+  const { columns, steps } = set.head;
+  const numbers = columns.filter(({ name, slugs }) => !slugs.length && !PLACES.has(name)).map(({ name }) => name);
+  const figures = [...new Set(["reward", "advantage", "length", ...numbers])];
   const fates = [["", "any"], ["-1", "kept"], ["dropped", "dropped"], ...steps.map(({ number, name }) => [String(number), `dropped by ${number === BY_TRAINING ? "" : `${number} `}${name}`])];
   const form = make("form", { class: "filters", id: "filters" },
     field("Search in texts", make("input", { type: "search", name: "words", id: "search" })),
@@ -40,15 +45,17 @@ function filterForm(set) {
     field("Fate", choiceOf("fate", fates)),
     field("Reason", choiceOf("reason", slugOptions(set, "reason"))),
     field("Finish", choiceOf("finish_reason", slugOptions(set, "finish_reason"))),
-    field("Figure", choiceOf("figure", [...["reward", "advantage", "length"].map((name) => [name, name]),
-      ...components.map((name) => [`reward_${name}`, name])])),
+    field("Column", choiceOf("column", [["", "any"], ...columns.filter(({ name, slugs }) => slugs.length && !NAMED_FILTERS.has(name)).map(({ name }) => [name, name])])),
+    field("is", choiceOf("value", [["", "any"]])),
+    field("Figure", choiceOf("figure", figures.map((name) => [name, name]))),
     field("from", make("input", { type: "number", step: "any", name: "least" })),
     field("to", make("input", { type: "number", step: "any", name: "most" })),
     make("label", { class: "inline" }, make("input", { type: "checkbox", name: "failures", id: "failures" }), "reward missing"),
     make("button", { type: "reset", text: "Clear" }));
   form.addEventListener("submit", (event) => { event.preventDefault(); applyFilters(); });
-  form.addEventListener("change", () => applyFilters());
-  form.addEventListener("reset", () => setTimeout(applyFilters));
+  const values = () => form.value.replaceChildren(...choiceOf("value", form.column.value ? slugOptions(set, form.column.value) : [["", "any"]]).children);
+  form.addEventListener("change", ({ target }) => { if (target === form.column) values(); applyFilters(); });
+  form.addEventListener("reset", () => setTimeout(() => { values(); applyFilters(); }));
   return form;
 }
 
@@ -59,7 +66,7 @@ function passing(set, form, found) {
   const [verdict, reason, finish] = ["verdict", "reason", "finish_reason"].map(number);
   const fate = form.fate.value === "dropped" ? "dropped" : number("fate");
   const [least, most] = [number("least"), number("most")];
-  const figure = columns[form.figure.value];
+  const figure = columns[form.figure.value], column = columns[form.column.value], value = column ? number("value") : null;
   const missing = head.components.map((name) => columns[`reward_${name}_missing`]);
   const mask = new Uint8Array(head.rows);
   for (let row = 0; row < head.rows; row += 1) {
@@ -69,6 +76,7 @@ function passing(set, form, found) {
       && (fate === null || (fate === "dropped" ? own >= 0 : own === fate))
       && (reason === null || columns.reason[row] === reason - 1)
       && (finish === null || columns.finish_reason[row] === finish - 1)
+      && (value === null || column[row] === value - 1)
       && (least === null || figure[row] >= least)
       && (most === null || figure[row] <= most)
       && (!form.failures.checked || missing.some((column) => column[row] > 0)));

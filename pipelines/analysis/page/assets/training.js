@@ -5,7 +5,11 @@ const CURVES = [
   ["Reward", /^(rejuice\/reward.*|critic\/score\/mean)$/, "number"],
   ["Pass rate and mixed groups", /^rejuice\/(pass_rate|mixed_groups)$/, "share"],
   ["Tokens", /^(rejuice\/response_tokens|response_length\/mean)$/, "length"],
-  ["Policy", /^(actor\/(entropy|entropy_loss|grad_norm|kl_loss|ppo_kl|pg_clipfrac)|rejuice\/nan_steps)$/, "number"],
+  ["Entropy", /^actor\/(entropy|entropy_loss)$/, "number"],
+  ["KL divergence", /^actor\/(kl_loss|ppo_kl)$/, "number"],
+  ["Gradient norm", /^actor\/grad_norm$/, "number"],
+  ["Clipped share", /^actor\/pg_clipfrac$/, "share"],
+  ["Updates left out", /^rejuice\/nan_steps$/, "count"],
   ["Rows", /^rejuice\/(rows_.*|dropped\/.*)$/, "count"],
   ["Seconds", /^timing_s\/(step|gen|update_actor|testing|adv)$/, "seconds"],
 ];
@@ -17,10 +21,18 @@ function trainingSection() {
   const names = [...new Set(curves.flatMap(({ points }) => points.flatMap((point) => Object.keys(point))))];
   const panels = CURVES.map(([title, pattern, kind]) => {
     const own = names.filter((name) => pattern.test(name)).map((name) => [name.replace(/^rejuice\//, ""), name]);
-    return stepsPanel(title, "", runs, own, (point, name) => point[name] ?? null, kind);
+    const note = title === "Validation" ? "Bars are 95% intervals of the means, by their prompts." : "";
+    return stepsPanel(title, note, runs, own, (point, name) => point[name] ?? null, kind, endsOf);
   });
   panels.push(...figuresOverSteps(sets.filter(({ step, kind }) => step !== null && kind === "answers")));
   return section("training", "Training", ...panelGrid(...panels));
+}
+
+/** The ends of the 95% interval of a mean on a validation set; null where there are none. */
+function endsOf(point, name) {
+  const stem = /^(rejuice\/validation\/.+\/mean)@\d+$/.exec(name)?.[1];
+  const [low, high] = [point[`${stem}_low`] ?? null, point[`${stem}_high`] ?? null];
+  return low === null || high === null ? null : [low, high];
 }
 
 function changeSection() {
@@ -29,12 +41,14 @@ function changeSection() {
 
 /** A line for each name in each run, over the training steps; null without any.
  *
- * `runs` has a name and a Map by step for each run, `names` a label and a name for each line. */
-function stepsPanel(title, note, runs, names, value, kind) {
+ * `runs` has a name and a Map by step for each run, `names` a label and a name for each line, and
+ * `ends` gives an interval of a value, or null. */
+function stepsPanel(title, note, runs, names, value, kind, ends = () => null) {
   const x = [...new Set(runs.flatMap(([, points]) => [...points.keys()]))].sort((a, b) => a - b);
   const series = names.flatMap(([label, name]) => runs.map(([run, points]) => ({
     name: run ? `${label} (${run})` : label,
     values: x.map((step) => (points.has(step) ? value(points.get(step), name) : null)),
+    ends: x.map((step) => (points.has(step) ? ends(points.get(step), name) : null)),
   }))).filter(({ values }) => values.some((each) => each !== null));
   return series.length ? linePanel(title, note, x, series, "step", kind) : null;
 }

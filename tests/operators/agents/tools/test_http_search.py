@@ -112,6 +112,7 @@ def test_a_server_that_vanishes_and_comes_back():
         with pytest.raises(ToolError, match=r"could not be reached: .*; is the server up\?$"):
             await toolbox.call("http_search", {"query": "2"}, {})
         await asyncio.to_thread(server.start)
+        await asyncio.sleep(0.5)  # Until a probe has found it.
         assert (await toolbox.call("http_search", {"query": "3"}, {})).status == "ok"
         await tool.close()
 

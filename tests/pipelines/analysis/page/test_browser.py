@@ -9,7 +9,14 @@ import pyarrow as pa
 import pytest
 
 from rejuice.pipelines.analysis.figures import SourceFigures
-from rejuice.pipelines.analysis.page.build import PageCurves, PageRun, PageStep, build_page
+from rejuice.pipelines.analysis.page.build import (
+    PageColumn,
+    PageCurves,
+    PageRun,
+    PageStep,
+    build_page,
+)
+from rejuice.pipelines.analysis.page.rows import slug_column
 from rejuice.pipelines.analysis.page.tokens import COLUMN as TOKENS
 from rejuice.pipelines.analysis.rows import BY_TRAINING
 
@@ -453,7 +460,7 @@ def test_eight_responses_fit_one_screen(page, tmp_path):
     data = page_fixture.page_data(hostile=False)
     groups = np.array([0, 8], np.int32)
     data = first_set(data, groups_at=groups, group_texts=data.sets[0].group_texts.slice(0, 2))
-    runs = (PageRun("out/a.parquet", "export", "a.yaml", "small/policy", "2026-01-02 03:04 UTC"),)
+    runs = (PageRun("out/a.parquet", "a.yaml", "small/policy", "2026-01-02 03:04 UTC"),)
     build_page(data._replace(runs=runs), tmp_path / "p.html")
     page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", SIZE)
     page.open(tmp_path / "p.html", "#set=0&group=0")
@@ -555,6 +562,79 @@ def test_a_training_run_opens_at_its_curves(page, tmp_path):
     )
     assert lines == ["reward"]
     assert page.table("Reward")[2] == ["1234", "123.4", "123.4", "0.5"]
+    # The mean of a validation has its interval.
+    bars = "document.querySelector('#training .plot[aria-label=Validation]').traces[0].error_y"
+    assert page.run(f"return {bars}.array.map((e) => e.toFixed(3))")[0] == "0.425"
+    assert page.table("Validation")[0] == ["0", "0.2", "0.1", "0.625"]
+
+
+def test_figures_of_the_policy_have_axes_of_their_own(page, tmp_path):
+    names = ("entropy", "ppo_kl", "grad_norm", "pg_clipfrac")
+    points = tuple({"step": s, **{f"actor/{name}": s / 10 for name in names}} for s in (1, 2, 3))
+    data = page_fixture.page_data(hostile=False, training=True)
+    build_page(data._replace(curves=(PageCurves("", points),)), tmp_path / "p.html")
+    page.open(tmp_path / "p.html")
+    for title in ("Entropy", "KL divergence", "Gradient norm", "Clipped share"):
+        place = f"document.querySelector('#training .plot[aria-label=\"{title}\"]')"
+        assert page.run(f"return {place}.traces.length") == 1, title
+
+
+def test_a_training_run_opens_at_its_last_step(page, tmp_path):
+    data = page_fixture.page_data(hostile=False, training=True)
+    sets = [data.sets[0]._replace(name=f"step {n}", step=n) for n in (1, 2, 3)]
+    build_page(data._replace(sets=tuple(sets)), tmp_path / "p.html")
+    page.open(tmp_path / "p.html")
+    assert page.run("return current") == 2
+
+
+def test_a_card_has_the_terms_of_its_reward_and_names_its_details(page):
+    page.wait("return document.querySelector('#group article .terms') !== null")
+    card = "document.querySelector('#group article.card')"
+    terms = page.run(f"return {card}.querySelector('.terms').textContent")
+    assert terms.startswith("reward = ")
+    assert "format +0.100" in terms
+    assert page.run(f"return {card}.querySelector('summary').textContent").startswith("Details: ")
+
+
+def test_rows_are_filtered_by_a_column_of_ones_own(page, tmp_path):
+    data = page_fixture.page_data(hostile=False)
+    own = (
+        PageColumn("level", np.arange(12.0)),
+        slug_column("topic", pa.chunked_array([["a", "b"] * 6])),
+    )
+    build_page(first_set(data, columns=(*data.sets[0].columns, *own)), tmp_path / "p.html")
+    page.open(tmp_path / "p.html")
+
+    def choose(name, value):
+        page.run(
+            """
+            const field = document.getElementById("filters")[arguments[0]];
+            field.value = arguments[1];
+            field.dispatchEvent(new Event("change", { bubbles: true }));
+            """,
+            name,
+            value,
+        )
+
+    choose("column", "topic")
+    choose("value", page.run("return String(samples.set.slugs.topic.indexOf('b') + 1)"))
+    assert page.filtered(6) == 3
+    choose("column", "")
+    choose("figure", "level")
+    choose("least", "8")
+    assert page.filtered(4) == 1
+
+
+def test_what_is_printed_has_every_plot_as_wide_as_a_page(page):
+    page.wait("return globalThis.Plotly !== undefined")
+    page.run("dispatchEvent(new Event('beforeprint'))")
+    page.wait(
+        "return [...document.querySelectorAll('.plot')].every((e) => e.querySelector('.main-svg'))"
+    )
+    widths = page.run(
+        "return [...document.querySelectorAll('.plot .main-svg')].map((e) => e.getAttribute('width'))"
+    )
+    assert {*widths} == {"680"}
 
 
 def test_turns_are_a_conversation_with_long_results_folded(page, tmp_path):

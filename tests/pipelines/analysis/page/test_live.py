@@ -30,6 +30,9 @@ class Run:
             raise DataError("steps/000000 cannot be read")
         return page_bytes(page_fixture.page_data(hostile=False), version)
 
+    def status(self):
+        return f"step {self.step} of 3"
+
     def is_running(self):
         return not self.ended.is_set()
 
@@ -77,7 +80,11 @@ def test_the_page_is_built_once_for_each_version(run, address):
     assert b"connect-src 'self'" in page
     assert b'"live":"step 1"' in page
     assert (get(address), run.built) == ((200, page), 1)
-    assert json.loads(get(f"{address}version")[1]) == {"version": "step 1", "running": True}
+    assert json.loads(get(f"{address}version")[1]) == {
+        "version": "step 1",
+        "running": True,
+        "status": "step 1 of 3",
+    }
     run.step = 2
     assert b'"live":"step 2"' in get(address)[1]
     assert run.built == 2
@@ -121,6 +128,8 @@ def test_an_open_page_follows_the_run_to_its_end(run, address):
         browser.driver.get(address)
         shown = "return document.documentElement.dataset.ready && HEAD.live"
         assert browser.wait(shown) == "step 1"
+        status = "return document.getElementById('live')?.textContent"
+        assert browser.wait(status) == "Live: step 1 of 3"
         run.step = 2
         browser.wait("return document.documentElement.dataset.ready && HEAD.live === 'step 2'")
         browser.run("scrollTo(0, 2000)")

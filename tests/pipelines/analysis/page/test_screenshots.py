@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 IMAGES = Path(__file__).resolve().parents[4] / "docs" / "images"
 SIZE = (1280, 860)
 WRITE = os.environ.get("REJUICE_WRITE_IMAGES") == "1"
-SECTIONS = ["Overview", "Samples", "Rewards", "Lengths and advantages", "Map", "Time", "Recipe"]
+SECTIONS = ["Overview", "Samples", "Rewards", "Lengths and advantages", "Time", "Recipe"]
 
 
 @pytest.fixture(scope="module")
