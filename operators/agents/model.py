@@ -72,7 +72,8 @@ class FrozenModel(ChatFields, DialectServer):
         client = await shared_client(self)
         read = partial(_read, dialect=self.server)
         request = chat_request(self._body(messages), self.server, read)
-        probe = chat_request(self._body(_PROBE), self.server, read)
+        # Any answer shows that it is up, also one that its few tokens were too few for.
+        probe = chat_request(self._body(_PROBE), self.server, lambda _: None)
         try:
             return await client.answer(request, probe)
         except ServerDownError as error:

@@ -134,6 +134,16 @@ _stopping = False
 _lock = threading.Lock()
 
 
+def _forget() -> None:
+    """In a fork, whose other threads are gone: one of them may have had the lock."""
+    global _lock, _stopping
+    _lock, _stopping = threading.Lock(), False
+    _pools.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
 def shared_pool(setup: FunctionSetup) -> FunctionPool:
     """The pool of a function, which lasts until this process ends."""
     key = setup.as_json()

@@ -263,6 +263,7 @@ class Sandbox:
         stop, (ours, theirs) = Stop(), socket.socketpair()
         with self._free, ours, theirs, ThreadPoolExecutor(1) as thread:
             first = thread.submit(self._run, answering, theirs, limits, stop)
+            first.add_done_callback(lambda _: stop.started.set())  # Also if it cannot start.
             try:
                 stop.started.wait()
                 second = self._run(asking, ours, asking_limits, Stop())

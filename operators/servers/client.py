@@ -352,13 +352,15 @@ class OpenAIClient:
             )
 
     async def _is_there(self, at: Endpoint) -> bool:
+        """Whether it can be reached, whatever it answers: requests find out what is wrong."""
         try:
-            why = await self._look_at(at, None)
-        except EngineError:  # The next request reports what is wrong with it.
-            return True
-        if why:
-            self._endpoints.set_aside(at, why)
-        return not why
+            await self._send(at, "GET", probed_url(at.base, self._options), None, _LIST_S)
+        except _UnreachableError as error:
+            self._endpoints.set_aside(at, str(error))
+            return False
+        except (AttemptError, EngineError):
+            pass
+        return True
 
     async def _look_at(self, at: Endpoint, model: str | None) -> str:
         """Check that an address is up and has a model; why it is not up, or empty."""

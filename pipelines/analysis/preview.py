@@ -145,12 +145,15 @@ def run_on_some(path: Path, overrides: Mapping[str, str], prompts: int, progress
     table = table.cast(mark_written(table.schema, written_columns(head.dataset_spec)))
     export = head.export_path.parent / "preview" / head.export_path.stem / "curated.parquet"
     sample = run_folder(export) / "prompts.arrow"
+    if export.exists() and not sample.exists():
+        raise DataError(f"{export} exists, and no preview wrote it", "move it away")
     sample.parent.mkdir(parents=True, exist_ok=True)
     write_arrow(sample, table)
     paths = {"dataset_path": str(sample), "export_path": str(export)}
     cache = default_cache(head.export_path)  # Where a whole run looks for what was sampled.
     some = load(path, {**overrides, **paths})
-    return Path(engine.run(some, cache=cache, progress=progress).export_path)
+    ran = engine.run(some, cache=cache, progress=progress, overwrite=True)
+    return Path(ran.export_path)
 
 
 # --- Print what training on a recipe would get ----------------------------------------

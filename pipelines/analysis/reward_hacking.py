@@ -392,7 +392,7 @@ def sign_rows(sets: Sequence[StoredSet], name: str, seed: int) -> SignRows:
     most = -(-MOST_GROUPS // max(1, len(parts)))
     tables, groups = list[pa.Table](), 0
     for at, (one, part) in enumerate(parts):
-        base = one.base(part)
+        base = Frame.of(one.final()) if one.incomplete else one.base(part)
         whole = one.parts == 1 or one.incomplete
         rows = stored_rows(one) if whole else row_table(base, one.applied(part))
         # Those that were sampled: not those that a step added.

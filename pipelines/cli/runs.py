@@ -65,9 +65,10 @@ def found_run(path: Path, steps: range | None = None) -> Stored | None:
         return open_run(path, steps)
     load_without_code(path)
     try:
-        return open_run(path, steps)
+        open_run(path)
     except DataError:
         return None
+    return open_run(path, steps) if steps is not None else open_run(path)
 
 
 def open_with_code(

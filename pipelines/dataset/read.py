@@ -456,6 +456,8 @@ class Dataset:
         known = {key: json.loads(value) for key, value in schema.metadata.items()}
         rows, schema = tuple(known[_ROWS]), schema.remove_metadata()
         counts = known[_FILES]
+        if counts and len(counts) != len(self.files):
+            return None
         names = tuple(zip(map(str, self.files), counts, strict=True)) if counts else ()
         if _RANGES in known:
             ranges = tuple(tuple(RowRange(*part) for part in chunk) for chunk in known[_RANGES])

@@ -104,7 +104,7 @@ def _set(step_folder: Path, kind: SetKind) -> StoredSet:
     known = _known_steps(step_folder, kind, recipe, recorded)
     # Named as the decisions have it, and counted as in the run: those that choose come first.
     pairs = zip(recipe.steps, known, strict=True)
-    steps = tuple(x._replace(name=each.name, number=each.number) for x, each in pairs)
+    steps = tuple(x._replace(name=each.name, number=each.number or x.number) for x, each in pairs)
     recipe = recipe.replace(steps=steps, step_lines=())
     if len(recorded) == len(steps):
         written = [

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from threading import BoundedSemaphore
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -311,8 +312,8 @@ class RecordedStep(NamedTuple):
     name: str  # of the step, as the decisions have it
     columns: Mapping[str, str]  # what it wrote, and the column of the file in which that is
     without: Sequence[str]  # columns that it took away
-    number: int  # in the recipe of the run
-    reasons: Mapping[str, str]  # what they mean, as its operator says
+    number: int = 0  # in the recipe of the run; 0 in files of before
+    reasons: Mapping[str, str] = MappingProxyType({})  # what they mean, as its operator says
 
 
 def values_table(

@@ -41,7 +41,7 @@ def _models(stored: Stored) -> Sequence[str]:
     if recipe.head.train is not None and recipe.head.train.policy:
         return [recipe.head.train.policy]
     operators = [step.operator for step in recipe.steps if is_sampling(step.operator)]
-    names = [getattr(operator, "model", None) for operator in operators]
+    names = [name for each in operators if (name := getattr(each, "model", None))]
     base = stored.sets[0].base(0) if stored.sets else None
     if not names and base is not None and "policy" in base.column_names:
         names = base.select(["policy"])["policy"].drop_null().unique().to_pylist()

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ....operators.arrow_compute import pc
-from ....operators.columns import component_columns
+from ....operators.columns import component_columns, is_text
 from ....operators.groups import Array
 from ...dataset.remote import AnyPath
 from ...engine.conditional_step import matching_rows
@@ -210,7 +210,9 @@ def _own_columns(
         if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
             numbers_N = pc.fill_null(column.cast(pa.float64(), safe=False), np.nan)
             yield PageColumn(name, np.array(numbers_N))
-        elif len(pc.unique(column)) < min(_MANY_SLUGS, len(column)):
+            continue
+        is_word = is_text(column.type) or pa.types.is_boolean(column.type)
+        if is_word and len(pc.unique(column)) < min(_MANY_SLUGS, len(column)):
             yield slug_column(name, column)
 
 
