@@ -358,7 +358,10 @@ class OpenAIClient:
         except _UnreachableError as error:
             self._endpoints.set_aside(at, str(error))
             return False
-        except (AttemptError, EngineError):
+        except AttemptError as error:  # It has not answered in time.
+            self._endpoints.set_aside(at, error.detail)
+            return False
+        except EngineError:  # The next request reports what is wrong with it.
             pass
         return True
 
