@@ -12,6 +12,7 @@ from rejuice.operators import DataError, verifier
 from rejuice.operators.cache_key import cache_key_json
 from rejuice.operators.verifier import verify_batch
 from rejuice.operators.verifier.pool import Verdict
+from rejuice.pipelines.analysis.page.rows import page_of
 from rejuice.pipelines.analysis.rows import stored_rows
 from rejuice.pipelines.analysis.stored import open_stored, steps_after_sampling
 from rejuice.pipelines.engine import run as engine
@@ -198,3 +199,34 @@ def test_the_key_of_an_operator_is_the_one_under_which_its_results_are_kept(tmp_
     assert len(keys) == len(steps)
     changed = load(tmp_path / "tiny.yaml", {"pass_rate_filter.max": "0.4"}).steps[5].operator
     assert operator_key(changed) not in keys
+
+
+def test_a_dataset_that_has_another_file_since_shows_the_rows_that_are_left(tmp_path):
+    rows = pa.table({"prompt_id": ["a", "a"], "response": ["4", "5"], "reference": ["4", "4"]})
+    (tmp_path / "data").mkdir()
+    pq.write_table(rows, tmp_path / "data" / "a.parquet")
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        f"dataset_path: {tmp_path}/data\nexport_path: {tmp_path}/out.parquet\n"
+        "process: [math_verify_mapper]\n"
+    )
+    engine.run(load(recipe))
+    pq.write_table(rows, tmp_path / "data" / "b.parquet")
+    (one,) = open_stored(tmp_path / "out.parquet").sets
+    assert "has changed since" in one.incomplete
+    assert one.final().num_rows == 2
+
+
+def test_a_page_leaves_out_columns_that_are_no_texts(tmp_path):
+    rows = {"prompt_id": ["a", "a"], "response": ["4", "5"], "reference": ["4", "4"]}
+    pq.write_table(
+        pa.table({**rows, "image": [b"\x89PNG\xff", b"\xff\xd8"]}), tmp_path / "a.parquet"
+    )
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        f"dataset_path: {tmp_path}/a.parquet\nexport_path: {tmp_path}/out.parquet\n"
+        "process: [math_verify_mapper]\n"
+    )
+    engine.run(load(recipe))
+    shown = page_of([(None, open_stored(tmp_path / "out.parquet"))])
+    assert "image" not in {column.name for column in shown.sets[0].columns}
