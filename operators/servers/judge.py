@@ -196,20 +196,28 @@ class Judge:
         """The outcome; requests are shared by callers, and cancelled once none of them waits."""
         work = partial(self._cached_or_sent, request, probe)
         outcome, first = await self._in_flight.result(request.key, work)
-        return outcome if first else outcome.for_equal_request()
+        if first:
+            return outcome
+        # Another step may read another score out of the same answer.
+        own = self._stored(request) if outcome.reason is None else None
+        return (own or outcome).for_equal_request()
+
+    def _stored(self, request: ScoringRequest) -> ScoringOutcome | None:
+        """The outcome by the answer that is kept of an equal request; None: it is asked for."""
+        if not (stored := self._cache and self._cache.get(request.key)):
+            return None
+        try:
+            answer = STORED_ANSWER.validate_json(stored)
+            return ScoringOutcome(request.read(answer), notes={"from_cache": 1}, text=answer.text)
+        except MalformedError:
+            return None  # Another version could read it.
 
     async def _cached_or_sent(
         self, request: ScoringRequest, probe: Request[ScorerAnswer]
     ) -> ScoringOutcome:
         # Looked up here, where no one else can send the same request before its answer is stored.
-        stored = self._cache and self._cache.get(request.key)
-        if stored:
-            try:
-                answer = STORED_ANSWER.validate_json(stored)
-                scores = request.read(answer)
-                return ScoringOutcome(scores, notes={"from_cache": 1}, text=answer.text)
-            except MalformedError:
-                pass  # Another version could read it; it is asked for again.
+        if stored := self._stored(request):
+            return stored
         outcome = await self._send(request, probe)
         if outcome.reason is not None and self._cache is not None:
             text = outcome.text if outcome.reason == _MALFORMED else outcome.detail

@@ -5,6 +5,7 @@ Those of a folder are in tests/operators/text/test_reward_model.py.
 
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -180,6 +181,16 @@ def test_a_label_and_an_activation(make):
     expected = [1 / (1 + math.exp(1.0)), 1 / (1 + math.exp(-2.0))]
     assert rewards(change, "harmless")[0] == pytest.approx(expected, rel=1e-12)
     assert rewards(again)[0] == [0.5, 9.0]
+
+
+def test_two_labels_at_the_same_moment_have_their_own_outputs(make):
+    with FakeRewards(outputs={n: [float(n), -float(n)] for n in range(40)}) as server:
+        steps = [make(server, label=label) for label in (0, 1)]
+        with ThreadPoolExecutor(2) as threads:
+            changes = list(threads.map(lambda step: step.apply(table_of(*range(40))), steps))
+        assert len(server.asked) == 40
+    first, second = (rewards(change)[0] for change in changes)
+    assert (first, second) == ([float(n) for n in range(40)], [-float(n) for n in range(40)])
 
 
 def test_stored_outputs_that_another_label_does_not_fit(make):
