@@ -80,6 +80,7 @@ CHOICE = AnswerRules(lambda text: bool(_TAKEN.fullmatch(text)), _letter_mentions
 _YES = listed("yes sí oui ja да sim evet tak 是 是的 对 はい 네 예")
 _NO = listed("no non nein não нет nej nie hayır 不 不是 否 いいえ 아니요 아니오")
 _WORDS = dict.fromkeys(_YES, "yes") | dict.fromkeys(_NO, "no") | {"true": "true", "false": "false"}
+_NEAR = 200  # characters before a word that may deny it
 _DENIED = re.compile(r"\b(?:not|whether|if)\b(?: \w+){0,2} \Z|n['’]t\b(?: \w+){0,3} \Z")
 _ANY = "|".join(word for word in _WORDS if word not in ("yes", "no"))
 _BOTH = re.compile(
@@ -107,7 +108,8 @@ def _yes_or_no(text: str) -> list[Mention]:
     given = [
         each
         for each in _YES_OR_NO.finditer(text)
-        if is_given(text, *each.span()) and not _DENIED.search(text, 0, each.start())
+        if is_given(text, *each.span())
+        and not _DENIED.search(text, max(0, each.start() - _NEAR), each.start())
     ]
     return [Mention(_WORDS[each[0].lower()], *each.span()) for each in given]
 

@@ -169,8 +169,7 @@ def grade(
             text = place.rest if place.is_marked else own
         elif kind is AnswerType.BOOLEAN and not place.is_marked and begins_with_it(own):
             text = sentences(own)[0]  # "No. It would be true if ..."
-        found = rules.mentions(text)
-        every = found
+        every = rules.mentions(text)
         # "At 3:30 pm, 2 hours later": a clock is asked for, and not a duration.
         found = [each for each in every if type(each.value) is type(wanted)] or every
         if not place.is_marked:
@@ -262,7 +261,7 @@ def whole_expression(response: str) -> str | None:
     links = [each for each in prose if _LINK.fullmatch(each[0]) or line[each.end() :][:1] == ":"]
     if prose and (not links or links[-1] is not prose[-1]):
         return None
-    # "The answer is $\\pi$, since the period is $2\\pi$" ends in another formula.
+    # "The answer is $\pi$, since the period is $2\pi$" ends in another formula.
     if len(links) > 1 and not _CONCLUDES.match(links[-1][0]) and _SIGNED.search(line, 0, start):
         return None
     if links and place.rule == "keyword":

@@ -65,10 +65,10 @@ def found_run(path: Path, steps: range | None = None) -> Stored | None:
         return open_run(path, steps)
     load_without_code(path)
     try:
-        open_run(path)
+        found = open_run(path)
     except DataError:
         return None
-    return open_run(path, steps) if steps is not None else open_run(path)
+    return found if steps is None else open_run(path, steps)
 
 
 def open_with_code(
