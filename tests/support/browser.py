@@ -71,6 +71,18 @@ class Browser:
 
         ActionChains(self.driver).send_keys(keys).perform()
 
+    def choose(self, name, value):
+        """Set a field of the filters, as a person does."""
+        self.run(
+            """
+            const field = document.getElementById("filters")[arguments[0]];
+            field.value = arguments[1];
+            field.dispatchEvent(new Event("change", { bubbles: true }));
+            """,
+            name,
+            value,
+        )
+
     def filtered(self, rows):
         """Wait until the filters leave that many rows; returns the number of groups."""
         self.wait(

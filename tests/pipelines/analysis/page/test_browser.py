@@ -243,33 +243,22 @@ def test_a_planted_handler_or_script_could_not_run(page):
 def test_filters_and_search(page):
     assert page.filtered(12) == 3
 
-    def choose(name, value):
-        page.run(
-            """
-            const field = document.getElementById("filters")[arguments[0]];
-            field.value = arguments[1];
-            field.dispatchEvent(new Event("change", { bubbles: true }));
-            """,
-            name,
-            value,
-        )
-
-    choose("fate", "-1")
+    page.choose("fate", "-1")
     assert page.filtered(8) == 2
-    choose("fate", "dropped")
+    page.choose("fate", "dropped")
     assert page.filtered(4) == 1
-    choose("fate", "")
-    choose("verdict", page.run("return String(samples.set.slugs.verdict.indexOf('correct') + 1)"))
+    page.choose("fate", "")
+    page.choose("verdict", page.run("return String(samples.set.slugs.verdict.indexOf('correct') + 1)"))
     assert page.filtered(7) == 3
-    choose("verdict", "")
-    choose("least", "1")
+    page.choose("verdict", "")
+    page.choose("least", "1")
     assert page.filtered(7) == 3
-    choose("least", "")
-    choose("words", "ANSWER 11:")
+    page.choose("least", "")
+    page.choose("words", "ANSWER 11:")
     assert page.filtered(1) == 1
-    choose("words", "what is 2?")
+    page.choose("words", "what is 2?")
     assert page.filtered(4) == 1
-    choose("words", "nowhere")
+    page.choose("words", "nowhere")
     assert page.filtered(0) == 0
     page.run("document.querySelector('#filters button[type=reset]').click()")
     assert page.filtered(12) == 3
@@ -605,23 +594,12 @@ def test_rows_are_filtered_by_a_column_of_ones_own(page, tmp_path):
     build_page(first_set(data, columns=(*data.sets[0].columns, *own)), tmp_path / "p.html")
     page.open(tmp_path / "p.html")
 
-    def choose(name, value):
-        page.run(
-            """
-            const field = document.getElementById("filters")[arguments[0]];
-            field.value = arguments[1];
-            field.dispatchEvent(new Event("change", { bubbles: true }));
-            """,
-            name,
-            value,
-        )
-
-    choose("column", "topic")
-    choose("value", page.run("return String(samples.set.slugs.topic.indexOf('b') + 1)"))
+    page.choose("column", "topic")
+    page.choose("value", page.run("return String(samples.set.slugs.topic.indexOf('b') + 1)"))
     assert page.filtered(6) == 3
-    choose("column", "")
-    choose("figure", "level")
-    choose("least", "8")
+    page.choose("column", "")
+    page.choose("figure", "level")
+    page.choose("least", "8")
     assert page.filtered(4) == 1
 
 
