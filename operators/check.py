@@ -86,11 +86,6 @@ def check_operator(operator: Operator, table: pa.Table) -> Change:
 
 
 def run(operator: Operator, table: pa.Table) -> Change:
-    """Apply `operator` to `table` and check the shape of what comes back.
-
-    Raises:
-        OperatorError: the change does not fit the table or the operator's declarations.
-    """
     whole = operator.scope is Scope.DATASET
     change = operator.apply(operator.digest(table) if whole else table)
     checked(operator, change, table.num_rows)
@@ -98,7 +93,6 @@ def run(operator: Operator, table: pa.Table) -> Change:
 
 
 def checked(operator: Operator, change: Change, n: int) -> Change:
-    """`change`, once it is known to fit a table of n rows and what the operator declares."""
     rows_out = n if change.parents is None else len(change.parents)
     # What an operator that reads ALL will write is only known once it has run.
     if operator.reads() != ALL and set(change.columns) != set(operator.writes()):
@@ -133,21 +127,14 @@ def checked(operator: Operator, change: Change, n: int) -> Change:
 
 
 class RowTypes:
-    """The columns and types that all rows of a resumable operator have, as the first one has them.
-
-    Rows are kept one by one: with other types, they could not be put together at the end.
-    """
+    """The columns and types of the first row of a resumable operator, which all have: rows are kept
+    one by one, and could not be put together otherwise."""
 
     def __init__(self, operator: ResumableOperator) -> None:
         self._operator = operator
         self._types: dict[str, pa.DataType] = {}
 
     def check(self, change: Change) -> Change:
-        """Return the change to a row, once it is known to be like that to the rows before it.
-
-        Raises:
-            OperatorError: it has other columns, or one of another type.
-        """
         types = {name: column.type for name, column in change.columns.items()}
         first = self._types = self._types or types
         if types == first:
@@ -160,7 +147,6 @@ class RowTypes:
 
 
 def shard_values(operator: Operator, digest: pa.Table) -> Array | None:
-    """`operator.shard(digest)`, once it is known to be one number for each row, or None."""
     values_N = operator.shard(digest)
     if values_N is None:
         return None
@@ -173,11 +159,6 @@ def shard_values(operator: Operator, digest: pa.Table) -> Array | None:
 
 
 def check_shard(operator: Operator, change: Change) -> Change:
-    """Return a change to a shard of the rows, once it is known to make no rows.
-
-    Raises:
-        OperatorError: it does.
-    """
     if change.parents is not None:
         _broken(operator, "makes rows, so that shard() must return None")
     return change
@@ -287,7 +268,6 @@ def _check_rows(
 
 
 def _check_chunks(operator: ResumableOperator, table: pa.Table, change: Change) -> None:
-    """Check what is made of two tables at a time, which have the same rows."""
     rows = range(table.num_rows)
     chunk = RowsOfChunk(_declared(operator, table), rows)
     left = {(number, row) for number in range(2) for row in rows}

@@ -55,12 +55,7 @@ class Config(BaseModel):
 
 
 def check_value(value: Any) -> None:
-    """Check that a value, and what is in it, can be written to a file, and a path be opened.
-
-    Raises:
-        ValueError: a text is not Unicode, a whole number has more than 64 bits, or the system
-            takes no such path.
-    """
+    """Refuse what cannot be written to a file, and a path that cannot be opened."""
     if isinstance(value, str):
         check_text(value)
     elif isinstance(value, Path):
@@ -77,11 +72,7 @@ def check_value(value: Any) -> None:
 
 
 def check_text(text: str) -> None:
-    """Check that a text can be written as UTF-8.
-
-    Raises:
-        ValueError: it has half of a surrogate pair.
-    """
+    """Refuse what UTF-8 cannot express: half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -90,21 +81,13 @@ def check_text(text: str) -> None:
 
 
 def check_integer(number: int, bits: int = 1023) -> None:
-    """Check the size of a whole number.
-
-    Args:
-        number: to be checked.
-        bits: that it may have; by default those of a number that a float can be near.
-
-    Raises:
-        ValueError: it has more.
-    """
+    """By default a float can be near a number of so many bits."""
     if number.bit_length() > bits:
         raise ValueError(f"the number has more than {bits:,} bits; give a smaller one")
 
 
 def _check_path(path: Path) -> None:
-    """Check that the system takes a path, whether there is something or not."""
+    """Whether there is something at the path or not."""
     text = str(path)
     check_text(text)
     if "\0" in text:
@@ -117,13 +100,12 @@ def _check_path(path: Path) -> None:
 
 
 def deciding_fields(config: Config) -> dict[str, Any]:
-    """Return the fields of a config as JSON, without those that do not decide results: the names in
-    `excluded_from_cache_key` of the config, and of configs within it."""
+    """As JSON, without the fields named in `excluded_from_cache_key` of the config, and of configs
+    within it."""
     return config.model_dump(mode="json", exclude=_excluded(config))
 
 
 def _excluded(value: Any) -> dict[Any, Any]:
-    """Return what `model_dump` is to leave out."""
     if isinstance(value, Config):
         names: frozenset[str] = getattr(value, "excluded_from_cache_key", frozenset())
         parts: dict[Any, Any] = {
@@ -154,11 +136,8 @@ def field_docs(model: type[BaseModel]) -> Mapping[str, str]:
 
 @cache
 def _own_docs(model: type) -> dict[str, str]:
-    """Return the docstring of each field that the class itself declares, empty where it has none.
-
-    Raises:
-        OSError, TypeError, SyntaxError: the source of the class is in no file.
-    """
+    """All fields that the class itself declares, with an empty text where there is none; raises
+    where the source of the class is in no file."""
     if not issubclass(model, BaseModel) or model is BaseModel:
         return {}
     (node,) = ast.parse(dedent(inspect.getsource(model))).body
@@ -187,5 +166,5 @@ class Named(Config, ABC):
 
     @classmethod
     def name(cls) -> str:
-        """Return the recipe key: the class name in snake case."""
+        """The recipe key: the class name in snake case."""
         return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()

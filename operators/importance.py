@@ -40,12 +40,7 @@ class LogRatios(NamedTuple):
 
     @classmethod
     def of(cls, table: pa.Table) -> LogRatios:
-        """Return those of a table; none are known where it has no `policy_logprobs`.
-
-        Raises:
-            DataError: there is not one log-probability for each token by both policies, or one is
-                not finite.
-        """
+        """None are known where a table has no `policy_logprobs`."""
         if not {POLICY_LOGPROBS, SAMPLED_LOGPROBS} <= {*table.column_names}:
             rows = table.num_rows
             return cls(np.zeros(rows, bool), np.zeros(rows, np.int64), np.zeros(0))
@@ -68,30 +63,24 @@ class LogRatios(NamedTuple):
         return cls(known_N, lengths_N, values_M)
 
     def of_tokens(self) -> Array:
-        """Return the ratio of each token, float64[M]."""
         return _ratio(self.values_M)
 
     def of_responses(self) -> Array:
-        """Return the ratio of each response, float64[N]: the product over tokens; nan: unknown."""
+        """The product over tokens, float64[N]; nan: unknown."""
         return np.where(self.known_N, _ratio(self._sums()), np.nan)
 
     def geometric_means(self) -> Array:
-        """Return the geometric mean over the tokens of each response, float64[N]; nan: unknown."""
+        """Over the tokens of each response, float64[N]; nan: unknown."""
         mean_N = self._sums() / np.maximum(self.lengths_N, 1)
         return np.where(self.known_N, _ratio(mean_N), np.nan)
 
     def columns(self) -> dict[str, pa.Array]:
-        """Return the columns `RATIOS`."""
         found = zip(RATIOS, (self.of_responses(), self.geometric_means()), strict=True)
         return {name: pa.array(values_N, mask=np.isnan(values_N)) for name, values_N in found}
 
     def divergence(self, name: str, of: str | None) -> Array:
-        """Return an estimate of the divergence of the policies at each token, float64[M].
-
-        Args:
-            name: `k1`, `k2` or `k3`, see `importance_weight_mapper`.
-            of: `sum`, `mean` or `max` over the tokens of a response; None: of each by itself.
-        """
+        """An estimate `k1`, `k2` or `k3` at each token, float64[M]: see `importance_weight_mapper`;
+        or the `sum`, `mean` or `max` of them over the tokens of its response."""
         log_ratio_M = np.clip(self.values_M, -_BOUND, _BOUND)
         if name == "k1":
             value_M = -log_ratio_M
@@ -112,7 +101,6 @@ class LogRatios(NamedTuple):
         return value_N[rows_M]
 
     def _rows(self) -> Array:
-        """Return the response of each token, int64[M]."""
         return np.repeat(np.arange(len(self.lengths_N)), self.lengths_N)
 
     def _sums(self) -> Array:

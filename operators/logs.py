@@ -23,12 +23,7 @@ _MAY_BE_HIDDEN = re.compile(r"[^ -~]")
 
 
 def visible(text: str, *, one_line: bool = False) -> str:
-    r"""Return a text with what cannot be seen as escapes, such as `\u001b`.
-
-    Example:
-        >>> visible("a\u202eb")
-        'a\\u202eb'
-    """
+    r"""A text with what cannot be seen as escapes, such as `\u001b`."""
     return _MAY_BE_HIDDEN.sub(lambda found: _shown(found[0], one_line), text)
 
 
@@ -84,22 +79,18 @@ _known: dict[str, None] = {}
 
 
 def know(secret: str | None) -> None:
-    """Redact this secret from now on, unless it is too short."""
+    """Redact it from now on, unless it is too short."""
     if secret and len(secret.strip()) >= SHORTEST:
         _known[secret.strip()] = None
 
 
 def know_environment(name: str) -> None:
-    """Redact the value of an environment variable from now on, if it is set."""
     know(os.environ.get(name))
 
 
 def know_named(fields: Any) -> None:
-    """Redact the values of the environment variables that a part of a recipe names.
-
-    Those are `api_key_env` of a server, and of `environment` of a program what is named like a
-    secret: `SEARCH_API_KEY`, and not `LANG`.
-    """
+    """Know the values of the environment variables that a part of a recipe names: `api_key_env` of
+    a server, and of `environment` of a program what is named like a secret."""
     if isinstance(fields, Mapping):
         for name, value in fields.items():
             if name == "api_key_env" and isinstance(value, str):
@@ -116,12 +107,10 @@ def know_named(fields: Any) -> None:
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a field or a variable is named as one with a secret, such as `api_key`."""
     return bool(_SECRET_NAME.search(name))
 
 
 def redact(text: str) -> str:
-    """Return a text without the secrets that are known."""
     for form in _forms(_secrets()):
         if form.part in text:
             text = form.in_text.sub(REDACTED, text)
@@ -129,7 +118,7 @@ def redact(text: str) -> str:
 
 
 def redact_bytes(body: bytes) -> bytes:
-    """Return an answer without the secrets that are known; JSON stays JSON."""
+    """JSON stays JSON."""
     for form in _forms(_secrets()):
         if form.raw_part in body:
             body = form.in_bytes.sub(_unless_escaped, body)
@@ -137,7 +126,7 @@ def redact_bytes(body: bytes) -> bytes:
 
 
 def _secrets() -> tuple[str, ...]:
-    """Return all that are known now: the environment may have changed."""
+    """Not cached: the environment may have changed."""
     found = dict(_known)
     for name in _NAMES:
         found[os.environ.get(name, "").strip()] = None
@@ -164,7 +153,7 @@ class _Form(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _forms(secrets: tuple[str, ...]) -> tuple[_Form, ...]:
-    """Return the longest first: one may be a part of another."""
+    """The longest first: one may be a part of another."""
     found = sorted({each for secret in secrets for each in _written(secret)}, key=len)
     return tuple(map(_form, reversed(found)))
 
@@ -192,7 +181,7 @@ def _form(text: str) -> _Form:
 
 
 def _pattern(character: str) -> str:
-    """Return a character as it is, and as JSON, URLs and HTML write it."""
+    """As it is, and as JSON, URLs and HTML write it."""
     if character.isascii() and character.isalnum():
         return character
     code = f"{ord(character):x}"
@@ -221,10 +210,8 @@ def _unless_escaped(found: re.Match[bytes]) -> bytes:
 
 
 def logger(name: str) -> logging.Logger:
-    """A logger of the standard library, for lines with texts of others, such as a server's message.
-
-    They are made safe here, and not where they are shown: every process has handlers of its own.
-    """
+    """For lines with texts of others, such as a server's message. They are made safe here, and not
+    where they are shown: every process has handlers of its own."""
     found = logging.getLogger(name)
     if _make_safe not in found.filters:
         found.addFilter(_make_safe)

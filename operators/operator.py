@@ -85,11 +85,7 @@ class Scope(str, Enum):
 
 
 class ScopeByField:
-    """A scope that depends on the value of a field; of the class itself it is the default.
-
-    Example:
-        >>> scope = ScopeByField("normalise", Scope.GROUP, {"batch_std": Scope.DATASET})
-    """
+    """A scope that depends on the value of a field; of the class itself it is the default."""
 
     def __init__(self, field: str, default: Scope, scopes: Mapping[Any, Scope]) -> None:
         self.field, self.default, self.scopes = field, default, scopes
@@ -503,13 +499,9 @@ def surviving_rows(change: Change, n: int) -> NDArray[np.int64] | None:
 def split(
     change: Change, starts: Sequence[int], only: Container[int] | None = None
 ) -> Iterator[Change]:
-    """Yield the changes to parts of the rows, of which `change` is the change to all.
-
-    Args:
-        change: to all rows.
-        starts: the first row of each part, and the end of the last part.
-        only: the numbers of the parts that are given, from 0 on; None: all.
-    """
+    """The changes to parts of the rows, of which `change` is the change to all. `starts` are the
+    first row of each part and the end of the last; `only` are the numbers of the parts that are
+    given."""
     ends, notes, logged = [int(at) for at in starts], change.notes, change.logged
     if change.parents is not None:
         # A row without a parent goes with the row before it.
@@ -562,12 +554,8 @@ def concatenate(changes: Sequence[Change], sizes: Sequence[int]) -> Change:
 
 
 def interleave(changes: Sequence[Change], rows: Sequence[NDArray[np.integer]]) -> Change:
-    """Return the change to all rows, from the changes to parts whose rows lie between each other.
-
-    Args:
-        changes: to each part, without parents.
-        rows: int[n], the rows of each part; together they are all rows, each once.
-    """
+    """The change to all rows, from changes without parents to parts that lie between each other:
+    the rows of all parts together are all rows, each once."""
     joined = concatenate(changes, [len(part) for part in rows])
     rows_N = np.concatenate(rows)
     order = pa.array(np.argsort(rows_N))
@@ -578,7 +566,7 @@ def interleave(changes: Sequence[Change], rows: Sequence[NDArray[np.integer]]) -
 
 
 def merge_logged(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return how often each kind of message was logged in all parts, the most frequent first.
+    """How often each kind of message was logged in all parts, the most frequent first.
 
     Messages that differ only in numbers and ids are of one kind, which has the text of that one of
     them that sorts first. Of too many kinds, the rarer ones are counted together.

@@ -24,12 +24,7 @@ class WeightSchedule(Config):
     """Linear, or slow at both ends as half a cosine."""
 
     def at(self, progress: float) -> float:
-        """Return the weight at `progress` in [0, 1], exactly `from` and `to` at the ends.
-
-        Example:
-            >>> WeightSchedule.model_validate({"from": 0.5, "to": 0.3}).at(0.5)
-            0.4
-        """
+        """The weight at `progress` in [0, 1], exactly `from` and `to` at the ends."""
         cosine = self.kind == "cosine"
         share = (1 - math.cos(math.pi * progress)) / 2 if cosine else progress
         return (1 - share) * self.from_ + share * self.to
@@ -47,5 +42,4 @@ Weight = Annotated[
 
 
 def weight_at(weight: Weight, progress: float) -> float:
-    """Return a weight at `progress` in [0, 1]."""
     return weight.at(progress) if isinstance(weight, WeightSchedule) else float(weight)

@@ -16,11 +16,6 @@ Within = Literal["prompt", "all"]
 
 
 def checked_unit(unit: ComparedUnit, column: str | None, within: Within | None) -> None:
-    """Refuse fields that do not fit together.
-
-    Raises:
-        ValueError: `unit: prompt` with fields that apply only to responses.
-    """
     if unit == "prompt" and within == "prompt":
         raise ValueError("unit prompt compares prompts with each other, so within must be all")
     if unit == "prompt" and column == "response":
@@ -28,13 +23,10 @@ def checked_unit(unit: ComparedUnit, column: str | None, within: Within | None) 
 
 
 def repeats(digest: pa.Table, unit: ComparedUnit, find: Callable[[Array], Array]) -> Array:
-    """Return which rows repeat an earlier one, bool[N].
+    """Which rows repeat an earlier one, bool[N].
 
-    Args:
-        digest: with the column `key`, null if there is nothing to compare; for prompts also
-            `starts`, because a whole group follows its first row.
-        unit: what is compared.
-        find: from int[M] rows to compare, ascending, to bool[M] which of them are repeats.
+    `key` of the digest is null where there is nothing to compare; for prompts it has `starts`, too,
+    because a whole group follows its first row. `find` says of rows, ascending, which are repeats.
     """
     compared_N = np.asarray(digest["key"].is_valid())
     if unit == "prompt":
@@ -46,14 +38,10 @@ def repeats(digest: pa.Table, unit: ComparedUnit, find: Callable[[Array], Array]
 
 
 def shard(digest: pa.Table, unit: ComparedUnit) -> Array:
-    """Return the shard of each row, uint64[N]: only rows with the same key are ever compared.
+    """The shard of each row, uint64[N]: only rows with the same key are ever compared.
 
     A row without a key is compared with none, so it may be in any shard. All rows of a prompt are
     in that of its first row.
-
-    Args:
-        digest: as for `repeats`.
-        unit: what is compared.
     """
     keys_N = np.asarray(pc.fill_null(digest["key"], 0))
     return _as_first(keys_N, digest) if unit == "prompt" else keys_N

@@ -42,7 +42,7 @@ class Signatures:
 
     @classmethod
     def of_column(cls, column: pa.ChunkedArray) -> Signatures:
-        """Return the values of fixed_size_binary[N], null or not."""
+        """The values of fixed_size_binary[N], null or not."""
         size = PERMUTATIONS
         return cls(
             [
@@ -58,11 +58,10 @@ class Signatures:
         return int(self._starts[-1]) if self._rows_M is None else len(self._rows_M)
 
     def select(self, rows: Array) -> Signatures:
-        """Return some of these rows, ascending."""
         return Signatures(self._parts, rows if self._rows_M is None else self._rows_M[rows])
 
     def take(self, rows_K: Array) -> Array:
-        """Return the signatures of some of these rows, in any order: uint8[K, PERMUTATIONS]."""
+        """In any order, uint8[K, PERMUTATIONS]."""
         rows_K = rows_K if self._rows_M is None else self._rows_M[rows_K]
         taken_KP = np.empty((len(rows_K), PERMUTATIONS), np.uint8)
         part_K = np.searchsorted(self._starts, rows_K, side="right") - 1
@@ -74,13 +73,8 @@ class Signatures:
         return taken_KP
 
     def hashes(self, keys_M: Array, word: np.dtype[np.unsignedinteger], words: slice) -> Array:
-        """Return one hash of some words of each signature and of its row's key, uint64[M].
-
-        Args:
-            keys_M: uint64[M].
-            word: what a signature is taken for a sequence of.
-            words: which of them.
-        """
+        """One hash of some words of each signature, as a sequence of `word`, and of its row's
+        key."""
         hashes_M = np.empty(len(self), np.uint64)
         rows_M, bounds = self._rows_M, self._starts
         if rows_M is not None:
@@ -96,13 +90,8 @@ class Signatures:
 
 
 def near_repeats(signatures: Signatures, keys_M: Array, threshold: float) -> Array:
-    """Return which rows have a near duplicate before them that is itself kept, bool[M].
-
-    Args:
-        signatures: of M rows.
-        keys_M: uint64[M]; rows with different keys are not compared.
-        threshold: smallest estimated Jaccard similarity.
-    """
+    """Which rows have a near duplicate before them that is itself kept, bool[M]; rows with
+    different keys are not compared."""
     # Equal signatures first, so that a repeated text is compared only once.
     eights = np.dtype(np.uint64)
     dropped_M = occurred_before(signatures.hashes(keys_M, eights, slice(None)))
@@ -112,7 +101,7 @@ def near_repeats(signatures: Signatures, keys_M: Array, threshold: float) -> Arr
 
 
 def _drops(signatures: Signatures, keys_M: Array, threshold: float) -> Array:
-    """Return which rows are dropped, bool[M], where no two rows have the same key and signature.
+    """As `near_repeats`, where no two rows have the same key and signature.
 
     Most rows may be near duplicates of each other, and have dozens of pairs each. So where there
     are too many pairs, only those of the earlier rows are collected at first; then it is known
@@ -139,18 +128,8 @@ def _drops(signatures: Signatures, keys_M: Array, threshold: float) -> Array:
 def _near_pairs(
     signatures: Signatures, keys_M: Array, threshold: float, later_rows: range, drops: bytearray
 ) -> Array | None:
-    """Verified pairs, as later row * M + earlier row, int64, ascending.
-
-    Args:
-        signatures: of M rows.
-        keys_M: uint64[M]; rows of other keys are not compared.
-        threshold: smallest estimated Jaccard similarity.
-        later_rows: the later rows of the pairs.
-        drops: which rows before those are dropped, and need not be compared with.
-
-    Returns:
-        The pairs, or None if there are too many of them and several later rows.
-    """
+    """Verified pairs, as later row * M + earlier row, ascending; None if there are too many of them
+    and several later rows. Rows before those that are in `drops` are not compared with."""
     n, found, size = len(keys_M), [np.zeros(0, np.int64)], 0
     dropped_M = np.frombuffer(drops, bool)
     for hashes_M in _bands(signatures, keys_M, rows_per_band(threshold)):
@@ -171,7 +150,7 @@ def _near_pairs(
 
 
 def _candidates(equal: EqualHashes) -> Iterator[tuple[Array, Array]]:
-    """Yield pairs of rows with the same band, in blocks of (later rows, earlier rows).
+    """Pairs of rows with the same band, in blocks of (later rows, earlier rows).
 
     Each row with the first of its bucket and with the previous one. Not all pairs, of which a large
     bucket has too many; similar rows share several buckets.

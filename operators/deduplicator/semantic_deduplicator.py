@@ -32,14 +32,8 @@ _ROUNDING = 1e-5
 
 
 class Vectors:
-    """Vectors of N rows in parts, such as mapped record batches, which are never joined.
-
-    Args:
-        column: large_binary[N], float16 of one length each; null where there is none.
-
-    Raises:
-        DataError: they differ in length.
-    """
+    """Vectors of N rows in parts, such as mapped record batches, which are never joined; of
+    large_binary, float16 of one length each, null where there is none."""
 
     def __init__(self, column: pa.ChunkedArray) -> None:
         sizes = pc.unique(pc.binary_length(column)).drop_null().to_pylist()
@@ -64,7 +58,7 @@ class Vectors:
         self._starts = np.cumsum([0, *map(len, self._parts)])
 
     def take(self, rows: Array) -> Array:
-        """Return the vectors of some rows, float32[R, D] of unit norm."""
+        """float32[R, D] of unit norm."""
         place_R = self._place_N[rows]
         part_R = np.searchsorted(self._starts, place_R, side="right") - 1
         taken = np.empty((len(rows), self.dimensions), np.float32)
@@ -76,18 +70,10 @@ class Vectors:
 
 
 def near_kept(vectors: Vectors, rows_M: Array, threshold: float) -> Array:
-    """Return which rows are near one before them that itself stays, bool[M].
+    """Which rows, the most wanted first, are near one before them that itself stays, bool[M].
 
     Up to 32,768 rows are compared exactly. More are compared with those of the nearest clusters
     (faiss, an inverted file), by which a few near ones are missed.
-
-    Args:
-        vectors: of these and of other rows.
-        rows_M: the rows, the most wanted first.
-        threshold: smallest cosine of near ones.
-
-    Raises:
-        RecipeError: there are more, and faiss is not installed.
     """
     near = threshold - _ROUNDING
     kept = _Exact() if len(rows_M) <= _EXACT else _Clustered(vectors, rows_M)
@@ -106,13 +92,11 @@ def near_kept(vectors: Vectors, rows_M: Array, threshold: float) -> Array:
 
 
 class _Exact:
-    """Vectors that stay, each of which is compared."""
-
     def __init__(self) -> None:
         self._parts: list[Array] = []
 
     def best(self, block_BD: Array) -> Array:
-        """Return the highest cosine of each with one that stays, float32[B]; -1 without any."""
+        """The highest cosine of each with one that stays, float32[B]; -1 without any."""
         best_B = np.full(len(block_BD), -1, np.float32)
         for part in self._parts:
             np.maximum(best_B, (block_BD @ part.T).max(axis=1, initial=-1), out=best_B)
@@ -123,8 +107,6 @@ class _Exact:
 
 
 class _Clustered:
-    """Vectors that stay, by cluster."""
-
     def __init__(self, vectors: Vectors, rows_M: Array) -> None:
         needs(f"comparing more than {_EXACT:,} texts", "rejuice[semantic]", "faiss")
         import faiss
@@ -149,7 +131,6 @@ class _Clustered:
         self._index.nprobe = _PROBES
 
     def best(self, block_BD: Array) -> Array:
-        """Return the cosine of each with the nearest that stays, float32[B]; -1 without any."""
         best_B = np.full(len(block_BD), -1, np.float32)
         if self._index.ntotal:
             _, nearest_B1 = self._index.search(block_BD, 1)
@@ -253,7 +234,7 @@ class SemanticDeduplicator(EmbeddingFields, Filter):
         return pa.table(columns)
 
     def _embedded(self, table: pa.Table, texts: pa.Array, compared_N: Array) -> Array:
-        """Return the vectors of the rows that are compared, float16[R, D] of unit norm."""
+        """float16[R, D] of unit norm, for the rows that are compared."""
         rows = pa.array(np.flatnonzero(compared_N))
         if not len(rows):
             return np.zeros((0, 1), np.float16)
@@ -270,7 +251,7 @@ class SemanticDeduplicator(EmbeddingFields, Filter):
         return unit
 
     def _order(self, table: pa.Table, texts: pa.Array) -> Array:
-        """Return what decides which row stays, the lowest first, float64[N]."""
+        """What decides which row stays, the lowest first, float64[N]."""
         if self.by is not None:
             return np.nan_to_num(-numbers(table, self.by), nan=np.inf)
         if self.keep == "longest":
@@ -299,7 +280,7 @@ class SemanticDeduplicator(EmbeddingFields, Filter):
 
 
 def _packed(vectors: Array, has_N: Array) -> pa.Array:
-    """Return vectors as bytes, large_binary[N]; null where there is none."""
+    """As bytes, large_binary[N]; null where there is none."""
     ends_N1 = np.concatenate([[0], np.cumsum(has_N)]) * vectors.shape[1] * vectors.itemsize
     valid = pa.py_buffer(np.packbits(has_N, bitorder="little"))
     ends, values = pa.py_buffer(ends_N1), pa.py_buffer(np.ascontiguousarray(vectors))
@@ -307,11 +288,7 @@ def _packed(vectors: Array, has_N: Array) -> pa.Array:
 
 
 def _stored(table: pa.Table, name: str, rows: pa.Array) -> Array:
-    """Return the vectors of some rows, float64[R, D].
-
-    Raises:
-        DataError: they are no lists of numbers, or differ in length.
-    """
+    """The vectors of some rows, float64[R, D]."""
     lists = flat(table[name])
     kind = lists.type
     if pa.types.is_fixed_size_list(kind):

@@ -72,11 +72,7 @@ class PassRateFilter(Filter):
 
 
 def _stored(groups: Groups, table: pa.Table) -> Array:
-    """Return the column `pass_rate`, one value for each group, nan where it is null.
-
-    Raises:
-        DataError: it differs within a group.
-    """
+    """The column `pass_rate`, one value for each group, nan where it is null."""
     rate_N = numbers(table, "pass_rate")
     rate_G: Array = rate_N[groups.starts_G]
     differs_N = ~np.isclose(rate_N, rate_G[groups.codes_N], rtol=0, atol=0, equal_nan=True)

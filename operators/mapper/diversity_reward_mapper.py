@@ -86,7 +86,7 @@ class DiversityRewardMapper(EmbeddingFields, Mapper):
         return component("diversity", np.where(open_N, values_N, 0.0), missing)
 
     def _gates(self, table: pa.Table, groups: Groups) -> tuple[Array, Array]:
-        """Return rows with an open gate, and rows whose gate cannot be decided, each bool[N]."""
+        """Rows with an open gate, and rows whose gate cannot be decided, bool[N] each."""
         none_N = np.zeros(table.num_rows, bool)
         if self.gate == "none":
             return ~none_N, none_N
@@ -102,12 +102,9 @@ class DiversityRewardMapper(EmbeddingFields, Mapper):
 
 def from_centroid(grams_BMM: Array) -> Array:
     """1 - cos(e_i, c) with c the mean of the group's e, float64[B, M]; nan where c is zero.
+    Trinity-RFT, https:
 
-    Source: Trinity-RFT, https://arxiv.org/abs/2505.17826, diversity reward.
-
-    Example:
-        >>> from_centroid(np.array([[[1.0, 0.0], [0.0, 1.0]]])).round(3).tolist()
-        [[0.293, 0.293]]
+    arxiv.org/abs/2505.17826, diversity reward.
     """
     n = grams_BMM.shape[-1]
     # The cosines suffice: e_i . c = sum_j s_ij / n and |c|^2 = sum_ij s_ij / n^2.
@@ -133,14 +130,10 @@ def vendi_gain(grams_BMM: Array) -> Array:
 
 
 def vendi(grams_BMM: Array) -> Array:
-    """Vendi score: the effective number of different responses, float64[B], from 1 to M.
+    """The effective number of different responses, float64[B], from 1 to M: exp of the Shannon
+    entropy of the eigenvalues of K / M, with K the cosines. https:
 
-    exp of the Shannon entropy of the eigenvalues of K / M, with K the cosines.
-    Source: Friedman and Dieng, https://arxiv.org/abs/2210.02410.
-
-    Example:
-        >>> vendi(np.array([np.eye(3), np.ones((3, 3))])).round(6).tolist()
-        [3.0, 1.0]
+    arxiv.org/abs/2210.02410
     """
     values = np.linalg.eigvalsh(grams_BMM / grams_BMM.shape[-1])
     # An eigenvalue below rounding noise is 0, and 0 log 0 is 0.

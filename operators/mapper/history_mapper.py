@@ -132,11 +132,7 @@ class _History(NamedTuple):
 
 
 def _state(run: str) -> tuple[str, list[Path]]:
-    """Return a digest of the history files of a run by their times and sizes, and the files.
-
-    Raises:
-        DataError: there are none.
-    """
+    """A digest of the history files of a run by their times and sizes, and the files."""
     files = sorted(Path(run).glob("steps/*/history.parquet"))
     if not files:
         what = "has no history" if (Path(run) / "steps").is_dir() else "is no training run"
@@ -159,7 +155,7 @@ def _visits(run: str, state: str) -> pa.Table:
 
 @lru_cache(maxsize=4)
 def _numbered(run: str | None, state: str) -> tuple[pa.Array, pa.Table]:
-    """Return the ids of the prompts that an earlier run visited, and its visits, numbered."""
+    """The ids of the prompts that an earlier run visited, and its visits, numbered."""
     visits = VISITS.empty_table() if run is None else _visits(run, state)
     encoded = flat(visits["prompt_id"]).dictionary_encode()
     numbers = encoded.indices.cast(pa.int64())
@@ -167,7 +163,7 @@ def _numbered(run: str | None, state: str) -> tuple[pa.Array, pa.Table]:
 
 
 def _places(prompts: Array, wanted_N: Array) -> pa.Array:
-    """Return where some prompts are among those that were visited; null: they were not."""
+    """Where some prompts are among those that were visited; null: they were not."""
     size = max(int(prompts.max(initial=-1)), int(wanted_N.max(initial=-1))) + 1
     place_P = np.full(size, -1, np.int64)
     place_P[prompts] = np.arange(len(prompts))
@@ -176,13 +172,8 @@ def _places(prompts: Array, wanted_N: Array) -> pa.Array:
 
 
 def summary(visits: pa.Table, last: int, discount: float) -> _History:
-    """Return what the visits of each prompt say of it.
-
-    Args:
-        visits: rows of history with `prompt_row`, in the order of their steps.
-        last: visits that count for the mean pass rate.
-        discount: the weight of a visit relative to the next one.
-    """
+    """What visits, in the order of their steps, say of each prompt: `last` of them count for the
+    mean pass rate, each `discount` times as much as the next."""
     answered_V = np.asarray(visits["n"]) > 0
     table = visits if answered_V.all() else visits.filter(pa.array(answered_V))
     code_V = np.asarray(table[PROMPT_ROW])
@@ -210,7 +201,7 @@ def summary(visits: pa.Table, last: int, discount: float) -> _History:
 
 
 def _sums(values_V: Array, ends_P: Array, sizes_P: Array) -> Array:
-    """Return the sum of the values of each prompt, all of which have some."""
+    """Each prompt has values."""
     if not len(ends_P):
         return values_V
     sums_P: Array = np.add.reduceat(values_V, ends_P - sizes_P)
@@ -218,7 +209,7 @@ def _sums(values_V: Array, ends_P: Array, sizes_P: Array) -> Array:
 
 
 def _mean(values_V: Array, ends_P: Array, sizes_P: Array) -> pa.Array:
-    """Return the mean of the values of each prompt that are no nan; null where there is none."""
+    """The mean without nan; null where a prompt has no other value."""
     known_V = np.isfinite(values_V)
     count_P = _sums(known_V.astype(np.int64), ends_P, sizes_P)
     sum_P = _sums(np.where(known_V, values_V, 0.0), ends_P, sizes_P)
@@ -226,7 +217,7 @@ def _mean(values_V: Array, ends_P: Array, sizes_P: Array) -> pa.Array:
 
 
 def _solved(unsolved_V: Array, place_V: Array, ends_P: Array, sizes_P: Array) -> Array:
-    """Return how many visits each prompt has after the last one that is not solved."""
+    """How many visits each prompt has after the last one that is not solved."""
     if not len(ends_P):
         return np.zeros(0, np.int64)
     # The place of the nearest visit that is not solved, from the end; those of all others are far.

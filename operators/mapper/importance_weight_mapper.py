@@ -124,7 +124,7 @@ class ImportanceWeightMapper(Mapper):
         return {name: float(n) for name, n in found.items()}
 
     def _ratios(self, ratios: LogRatios) -> Array:
-        """Return the ratio of each token before bounds, float64[M]."""
+        """Before bounds, float64[M]."""
         if self.level == "none":
             return np.ones(len(ratios.values_M))
         if self.level == "token":
@@ -135,7 +135,7 @@ class ImportanceWeightMapper(Mapper):
         return np.where(self._kept(ratios), self._bounded(ratios), 0.0)
 
     def _kept(self, ratios: LogRatios) -> BoolArray:
-        """Return which tokens are not rejected, bool[M]."""
+        """Which tokens are not rejected."""
         kept_M = np.ones(len(ratios.values_M), bool)
         for name, bound in self.rejection.items():
             low, high = np.log(bound) if isinstance(bound, tuple) else (-np.inf, bound)
@@ -145,7 +145,7 @@ class ImportanceWeightMapper(Mapper):
         return kept_M
 
     def _bounded(self, ratios: LogRatios) -> Array:
-        """Return the weight of each token before rejection, float64[M]."""
+        """The weight of each token before rejection."""
         ratio_M = self._ratios(ratios)
         if self.min is None:
             return np.minimum(ratio_M, self.max)

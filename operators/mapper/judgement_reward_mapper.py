@@ -107,14 +107,7 @@ class JudgementRewardMapper(Operator):
 
 
 def judgement_in(text: str) -> str | None:
-    r"""The judgement of a response, Yes or No; None if the response is malformed.
-
-    Example:
-        >>> judgement_in(r"It is \boxed{42}, as the student says. \boxed{\text{Yes}}")
-        'Yes'
-        >>> judgement_in(r"\boxed{Yes}, or rather \boxed{No}") is None
-        True
-    """
+    """Yes or No; None if the response is malformed."""
     last, found = None, set[str]()
     for box in _BOX.finditer(text):
         word = _IN_BOX.match(text, box.end())

@@ -211,7 +211,7 @@ class MathVerifyMapper(Mapper):
 def _ungradable(
     responses: pa.ChunkedArray, references: pa.ChunkedArray, types: Sequence[AnswerType | None]
 ) -> pa.Array:
-    """string[N]: why a row cannot be graded at all, null where it can."""
+    """Why a row cannot be graded at all, null where it can."""
     from ..verifier import check_references
 
     pairs = list(zip(references.to_pylist(), types, strict=True))
@@ -228,7 +228,6 @@ def _ungradable(
 
 
 def _scatter(values: list[str | None], rows: Array, n: int) -> pa.Array:
-    """string[n] with `values` at `rows` and null elsewhere."""
     at_N = np.full(n, -1, np.int64)
     at_N[rows] = np.arange(len(rows))
     return pa.array(values, pa.string()).take(pa.array(at_N, mask=at_N < 0))

@@ -177,7 +177,6 @@ class PromptTemplateMapper(Operator):
         return [text for text in references if text]
 
     def _identity(self, table: pa.Table) -> list[list[Any]] | None:
-        """Return the values of the columns of `identity`, by row."""
         if not self.identity:
             return None
         columns = [at_path(table, path).to_pylist() for path in self.identity]
@@ -244,7 +243,7 @@ class PromptTemplateMapper(Operator):
         return pa.array([text or None for text in self._found(column)], pa.string())
 
     def _found(self, column: pa.Array) -> list[str]:
-        """Return the reference of each row, empty where it has none."""
+        """Empty where a row has none."""
         if is_list(column.type):
             inner = [self._one(text) for text in self._texts(column.flatten()).to_pylist()]
             ends = np.cumsum(np.asarray(pc.fill_null(pc.list_value_length(column), 0)))
@@ -255,7 +254,7 @@ class PromptTemplateMapper(Operator):
         return [self._any_of(text) for text in self._texts(column).to_pylist()]
 
     def _any_of(self, text: str | None) -> str:
-        """Return the reference in a text that may be a JSON list of right answers."""
+        """The reference in a text that may be a JSON list of right answers."""
         is_whole = text is None or self.reference_pattern or self.reference_form == "text"
         several = None if is_whole else listed_answers(text or "")
         if several is None:
@@ -263,7 +262,7 @@ class PromptTemplateMapper(Operator):
         return as_text(list(filter(None, map(self._one, several))))
 
     def _one(self, text: str | None) -> str:
-        """Return the reference in a text, empty where it has none."""
+        """The reference in a text, empty where it has none."""
         if self.reference_pattern is not None:
             text = _last_match(re.compile(self.reference_pattern), text)
         elif self.reference_form != "text" and text is not None and has_box(text):
@@ -273,7 +272,7 @@ class PromptTemplateMapper(Operator):
         return (text or "").strip()
 
     def _texts(self, column: pa.Array) -> pa.Array:
-        """Return the column in which references are found, as strings."""
+        """The column in which references are found, as strings."""
         if pa.types.is_nested(column.type):
             raise DataError(
                 f"column '{self.reference}' is {column.type}",

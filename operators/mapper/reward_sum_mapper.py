@@ -190,7 +190,7 @@ class RewardSumMapper(Operator):
         return without_N
 
     def _added(self, part: SummedComponent, name: str) -> Array:
-        """Return what a component adds to the sum, float64[N]."""
+        """What a component adds to the sum, float64[N]."""
         return np.where(part.counts_N, self.weight(name) * part.value_N, 0.0)
 
     def weight(self, name: str) -> float:
@@ -253,7 +253,7 @@ class RewardSumMapper(Operator):
 
 
 def _not_applicable(reasons: pa.ChunkedArray) -> BoolArray:
-    """Return in which rows a component is not meant to be, bool[N]."""
+    """In which rows a component is not meant to be."""
     if not is_text(reasons.type):
         return np.zeros(len(reasons), bool)
     return np.asarray(pc.fill_null(pc.equal(reasons, NOT_APPLICABLE), False))

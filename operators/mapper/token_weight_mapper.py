@@ -93,7 +93,7 @@ class TokenWeightMapper(Mapper):
         return {"token_weight": lists}
 
     def _highest(self, table: pa.Table, tokens: ItemsOfLists) -> NDArray[np.bool_]:
-        """Return which tokens have an entropy of at least the quantile, bool[M]."""
+        """Which tokens have an entropy of at least the quantile."""
         name = self.entropies or _LOGPROBS
         items = _items(table, name)
         wrong_N = items.given_N & (items.lengths_N != tokens.lengths_N)
@@ -117,7 +117,7 @@ class TokenWeightMapper(Mapper):
         return trains_M
 
     def _from_error(self, table: pa.Table, tokens: ItemsOfLists) -> NDArray[np.bool_]:
-        """Return which tokens are on the side of the error that trains, bool[M]."""
+        """Which tokens are on the side of the error that trains."""
         assert self.first_error is not None
         place_N, sizes_N = numbers(table, self.first_error), tokens.lengths_N
         none_N = np.asarray(flat(table[self.first_error]).is_null()) | (place_N == -1)
@@ -137,11 +137,6 @@ class TokenWeightMapper(Mapper):
 
 
 def _items(table: pa.Table, name: str) -> ItemsOfLists:
-    """Return the items of a column.
-
-    Raises:
-        DataError: it has no lists of numbers.
-    """
     column = flat(table[name])
     kind = column.type
     if pa.types.is_null(kind) or (is_list(kind) and _is_number(kind.value_type)):

@@ -190,7 +190,7 @@ class _Turns(NamedTuple):
         return cls(counts_N, counts_N > 0, row_P, place_P, policy_R, seen, all_row_R)
 
     def lists(self, values_P: Array, known_N: Array) -> pa.Array:
-        """Return numbers of turns as lists, list<float64>[N]; null where a row is not known."""
+        """list<float64>[N]; null where a row is not known."""
         counts_N = np.where(known_N, self.counts_N, 0)
         offsets = pa.array(np.concatenate([[0], np.cumsum(counts_N)]), pa.int32())
         values = pa.array(values_P[known_N[self.row_P]], pa.float64())
@@ -208,11 +208,7 @@ class _Turns(NamedTuple):
         return np.nan_to_num(value_P), ~bad_N
 
     def items(self, table: pa.Table, name: str) -> pa.Array:
-        """The items of a column of lists, one for each turn; null where a row has no list.
-
-        Raises:
-            DataError: it has none of lists, or a list of another length.
-        """
+        """The items of a column of lists, one for each turn; null where a row has no list."""
         lists = flat(table[name])
         if pa.types.is_null(lists.type):
             return pa.nulls(len(self.row_P))
@@ -263,13 +259,8 @@ def _named(table: pa.Table, turns: _Turns, name: str) -> Array:
 def _within(
     codes_P: Array, state_P: Array, value_P: Array, known_P: Array, *, leave_one_out: bool = False
 ) -> Array:
-    """Return the distance of each value from the mean of its state in its group, float64[P].
-
-    Args:
-        codes_P: the group of each; state_P: uint64, the state.
-        value_P: float64; known_P: bool, whether it counts.
-        leave_one_out: from the mean of the others; where there is none, from 0.
-    """
+    """The distance of each value from the mean of its state in its group, or of the others in it:
+    where there is none, from 0."""
     order_P = np.lexsort((state_P, codes_P))
     keys: Any = np.stack([codes_P.astype(np.uint64), state_P])[:, order_P]
     first_P = np.ones(len(order_P), bool)

@@ -129,7 +129,7 @@ class ReplaySelector(Operator):
 
 
 def preferred(table: pa.Table, groups: Groups) -> Array:
-    """Return the groups in the order in which they are replayed, int64[G]."""
+    """In the order in which they are replayed, int64[G]."""
     age_N, spread_G = numbers(table, POLICY_AGE), np.zeros(len(groups.starts_G))
     if "reward" in table.column_names:
         reward_N = numbers(table, "reward")

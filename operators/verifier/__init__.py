@@ -183,7 +183,7 @@ def _verdicts(
 def _at_once(
     response: str | None, reference: str | None, given: AnswerType | None, conventions: Conventions
 ) -> tuple[Slug | None, str | None]:
-    """Return the slug as far as no process is needed for it, else None; and the answer."""
+    """The slug as far as no process is needed for it; and the answer."""
     if reference is None or (given and not takes(given, reference)):
         return "verifier_error", extract_answer(response) if response else None
     if not response:

@@ -118,11 +118,7 @@ def extract_answer(response: str) -> str | None:
 
 
 def find_answer(response: str) -> FoundAnswer:
-    r"""Return what `extract_answer` finds, with the rule that found it and where it stands.
-
-    >>> find_answer(r"So it is \boxed{42}.")
-    FoundAnswer(text='42', found_by=('boxed',), start=16, end=18)
-    """
+    """What `extract_answer` finds, with the rule that found it and where it stands."""
     own = own_part(response)
     if own is None:
         return FoundAnswer(None, ("unclosed_think",))
@@ -214,7 +210,7 @@ _LEAD = re.compile(r"^(?:final_answer(?=\()|[=-]+>|∴|\|answer\|)\s*", re.MULTI
 
 
 def is_bare(text: str) -> bool:
-    """Return whether a text is an answer and nothing else: no sentence, no label."""
+    """Whether a text is an answer and nothing else: no sentence, no label."""
     if text.isdigit():
         return True
     if "? " in text:

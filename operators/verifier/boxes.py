@@ -35,7 +35,7 @@ _CUT_OFF = re.compile(r"(?<=\d)\.{3,}$")
 
 
 def boxed(text: str) -> tuple[str, int] | None:
-    """Return the answer in the last box, and where the box ends; None if there is no box."""
+    """The answer in the last box, and where the box ends."""
     if "\\boxed" not in text and "\\fbox" not in text:
         return None
     spans = _box_spans(text)

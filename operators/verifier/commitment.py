@@ -68,10 +68,8 @@ _NO_ANSWER = re.compile(
 
 
 def gives_up(text: str) -> bool:
-    """Return whether a text ends with "I do not know" or the like.
-
-    The number before it is then part of a question or of a case that was considered.
-    """
+    """Whether a text ends with "I do not know" or the like. The number before it is then part of a
+    question or of a case that was considered."""
     last = max(0, len(text) - _END)
     if _GIVES_UP.search(text, last) or _NO_ANSWER.search(text, last):
         return True

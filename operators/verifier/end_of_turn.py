@@ -40,11 +40,7 @@ def begins_item(text: str, start: int, end: int) -> bool:
 
 
 def own_text(response: str) -> str:
-    r"""Return a response up to its end token, or to a question of its own after its answer.
-
-    >>> own_text("#### 41\n\nQuestion: 2+2?\n#### 42")
-    '#### 41'
-    """
+    """A response up to its end token, or to a question of its own after its answer."""
     t = response if response.isascii() else _without_marks(response)
     # A search for one character takes a hundredth of the time of a search for a pattern.
     marked = "|" in t or "_" in t or "｜" in t

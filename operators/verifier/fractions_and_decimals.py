@@ -73,7 +73,7 @@ _PERCENT = re.compile(
 
 
 def read_number(span: str) -> Number | None:
-    """The number in a span; None if it is not one number, or over the limits."""
+    """None if it is not one number, or over the limits."""
     return read_simple(span) or (None if refusal(span) else read_plain(plain(span)))
 
 
@@ -206,11 +206,11 @@ def _with_tail(number: Number, tail: str, attached: bool) -> Number | None:
 
 
 def same_number(a: Number, b: Number) -> bool:
-    """Return whether two numbers are the same answer. Symmetric.
+    """Whether two numbers are the same answer. Symmetric.
 
     Units count only if both sides have one. A percentage equals its value (50% is 0.5) and,
-    compared with a bare number of at least 1, its figure (50% is 50, 0.5% is not 0.5). A numeral
-    in another base has its value in that base only: to convert it is the whole question.
+    compared with a bare number of at least 1, its figure (50% is 50, 0.5% is not 0.5). A numeral in
+    another base has its value in that base only: to convert it is the whole question.
     """
     if a.base != b.base:
         return False

@@ -15,7 +15,6 @@ _MOST = 100  # opening brackets that are tried
 
 
 def read_json(text: str) -> Any | None:
-    """An object or a list; None if a text is neither."""
     try:
         found = json.loads(text) if text[:1] in ("{", "[") else None
         _key(found)

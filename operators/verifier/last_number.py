@@ -92,7 +92,7 @@ def last_number(text: str) -> str | None:
 
 
 def english_number(text: str) -> str | None:
-    """Return the same by the rules for English, of a text in which they hold."""
+    """The same by the rules for English, of a text in which they hold."""
     text = text.replace("=\n- ", "= -")  # a sign, and no bullet
     number = _last(text)
     if number is None:

@@ -60,10 +60,10 @@ def read_parts(text: str) -> AnswerCollection | None:
 
 
 def split_items(text: str, *, bracketed: bool = False) -> list[str]:
-    """Return the members of a list; `1,000` is one member, `1, 000` and `1,2` are two.
+    """`1,000` is one member of a list, `1, 000` and `1,2` are two.
 
-    In brackets a comma separates, so that `(2,251,252)` is a point; it groups thousands only
-    beside commas with a space, as in `(1,000, 2,000)` and not in `(1,7,103, 105)`.
+    In brackets a comma separates, so that `(2,251,252)` is a point; it groups thousands only beside
+    commas with a space, as in `(1,000, 2,000)` and not in `(1,7,103, 105)`.
     """
     if bracketed and not _groups_thousands(text):
         pieces = [p for part in split_top(text, _OR) for p in split_top(part, _COMMA)]
@@ -87,7 +87,6 @@ def _groups_thousands(text: str) -> bool:
 
 
 def plus_minus(text: str) -> tuple[str, str] | None:
-    r"""Return both cases of a `\pm`, None if there is none."""
     if not re.search(r"\\(?:pm|mp)(?![a-zA-Z])", text):
         return None
     up = re.sub(r"\\mp(?![a-zA-Z])", "-", re.sub(r"\\pm(?![a-zA-Z])", "+", text))

@@ -189,7 +189,6 @@ class Phrases:
 
 @lru_cache(maxsize=256)
 def compiled(names: tuple[str, ...]) -> Phrases:
-    """The words of some languages."""
     return Phrases(names)
 
 
@@ -238,7 +237,6 @@ def has_foreign_words(text: str) -> bool:
 
 
 def words_in(text: str) -> list[str]:
-    """The words of a text, in any script."""
     return _WORD.findall(text)
 
 

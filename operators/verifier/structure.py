@@ -97,7 +97,7 @@ _OF_X = re.compile(r"[a-zA-Z]\(x\)$")
 
 
 def is_name(text: str) -> bool:
-    """Return whether this is a name of an answer (`x`, `f(2)`, `Area`), not mathematics."""
+    """A name of an answer (`x`, `f(2)`, `Area`), not mathematics."""
     return bool(_NAME.match(text)) and text not in NOT_NAMES
 
 
@@ -124,7 +124,7 @@ _TEXT = re.compile(r"\\text\{([^{}]*)\}")
 
 
 def is_missing(reference: str) -> bool:
-    """Return whether a reference denotes a missing value, such as `nan` or `None`."""
+    """Such as `nan` or `None`."""
     if len(reference) >= 20:
         return False
     text = _TEXT.fullmatch(reference.strip())
@@ -205,7 +205,7 @@ _MATHS_WORD = re.compile(
 
 
 def is_prose(text: str) -> bool:
-    """Return whether a leaf is words rather than mathematics, apart from a unit at its end."""
+    """Whether a leaf is words rather than mathematics, apart from a unit at its end."""
     if not text.isascii():
         from .phrases import has_foreign_words
 
@@ -215,10 +215,8 @@ def is_prose(text: str) -> bool:
 
 
 def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
-    """Return whether two spans in plain notation are the same answer.
-
-    `leaf` compares two spans without structure; it raises if it cannot.
-    """
+    """Whether two spans in plain notation are the same answer. `leaf` compares two spans without
+    structure; it raises if it cannot."""
     answer, reference = unwrap(answer), unwrap(reference)
     if (free := _FREE.search(reference)) and (named := _FREE.search(answer)):
         answer = answer[: named.start()] + free[0]  # The name of a free constant does not matter.

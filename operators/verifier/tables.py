@@ -50,7 +50,6 @@ class Tables(NamedTuple):
 
 @lru_cache(maxsize=1)
 def tables() -> Tables:
-    """The content of the file."""
     import yaml  # most answers are numbers, which need none of this
 
     text = Path(__file__).with_name("words.yaml").read_text("utf-8")

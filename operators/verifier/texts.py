@@ -86,7 +86,7 @@ def normal(text: str, *, cased: bool = False) -> str:
 
 
 def is_grid(text: str) -> bool:
-    """Whether it has lines of digits, signs or single letters, whose order and length count."""
+    """Lines of digits, signs or single letters, whose order and length count."""
     return "\n" in text.strip() and not _LETTERS.search(text)
 
 

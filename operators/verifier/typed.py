@@ -145,7 +145,6 @@ def _is_measured(text: str) -> bool:
 
 
 def takes(kind: AnswerType, reference: str) -> bool:
-    """Whether a reference can be of a type that it is given."""
     if kind is AnswerType.NUMBER:
         return read_number(reference) is not None
     rules = _RULES.get(kind)

@@ -6,7 +6,6 @@ from fractions import Fraction
 
 
 def listed(text: str) -> list[str]:
-    """Split a table of words that is written as text."""
     return text.split()
 
 
