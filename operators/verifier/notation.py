@@ -11,8 +11,7 @@ import unicodedata
 from collections.abc import Callable
 
 from .phrases import languages_of
-from .tables import tables
-from .words import listed
+from .words import listed, tables
 
 # --- Numbers with a decimal comma, as German, French or Russian write them ------------
 # `3,5` is two numbers in English. In a response of such a language it may be either, so both

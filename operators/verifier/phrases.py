@@ -11,8 +11,7 @@ import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
 
-from .tables import Language, tables
-from .words import listed
+from .words import Language, listed, tables
 
 LETTER = (
     "A-Za-z\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02af\u0300-\u065f\u066e-\u06d3"

@@ -12,17 +12,22 @@ from fractions import Fraction
 from itertools import chain
 
 from .fractions_and_decimals import Number, read_plain, read_simple, same_number
-from .intervals import (
+from .limits import refusal
+from .lists import (
     INFINITY,
     LETTER,
+    MAX_ITEMS,
     NOT_NAMES,
     OPERATION,
     ORDER,
     AnswerCollection,
     condition,
+    plus_minus,
+    read_collection,
+    read_parts,
+    read_set,
+    split_items,
 )  # fmt: skip
-from .limits import refusal
-from .lists import MAX_ITEMS, plus_minus, read_collection, read_parts, read_set, split_items
 from .notation import closes_at, plain, split_top
 from .units import split_unit
 

@@ -21,8 +21,17 @@ from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse
 
 from .fractions_and_decimals import Number, read_plain, rounds_to, same_number
-from .intervals import INFINITY, LETTER, OPERATION, TURNED, condition
-from .lists import MAX_ITEMS, UNION, read_collection, read_set
+from .lists import (
+    INFINITY,
+    LETTER,
+    MAX_ITEMS,
+    OPERATION,
+    TURNED,
+    UNION,
+    condition,
+    read_collection,
+    read_set,
+)
 from .notation import plain, rewritten, rewritten_inside_out, rules, split_top
 from .structure import ENVIRONMENT, is_prose, parts, same
 from .units import DEGREE, agree, split_unit
@@ -247,7 +256,7 @@ def _with_constants(value: Expression) -> Expression:
     return value.xreplace(found) if found else value
 
 
-# --- Sets of real numbers, written with operations: `\cup`, `\setminus`, `x \ne 2`, `|x| < 1` ---
+# --- Sets of real numbers, written with operations: `\cup`, `\setminus`, `x \ne 2`, `|x| < 1`
 
 _MINUS = re.compile(r"\s*\\(?:setminus|backslash)(?![a-zA-Z])\s*|(?<=[})\]])\s*-\s*(?=\\?\{)")
 _BOTH = re.compile(r"\s*\\cap(?![a-zA-Z])\s*|\s*,\s*")
