@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field, model_validator
-from typing_extensions import Self
+from pydantic import Field
 
-from ..arrow_compute import pc
-from ..groups import Array, EqualHashes, group_starts, mix, occurred_before, row_type, scoped_keys
-from ..operator import Columns, Filter, Kind, Scope, drop
+from ..groups import Array, EqualHashes, mix, occurred_before, row_type
 from ..text.minhash import PERMUTATIONS, jaccard, signatures
 from ..text.tokens import texts_of
-from .compared_units import ComparedUnit, Within, checked_unit, repeats, shard
+from .compared_units import TextDeduplicator
 
 # --- Which texts nearly repeat an earlier one, from their MinHash signatures ----------
 # Ten million signatures are 1.3 GB. They stay where they are, as a rule in mapped files: one band
@@ -185,7 +182,7 @@ def _bands(signatures: Signatures, keys_M: Array, rows: int) -> Iterator[Array]:
 # --- Keep the first of nearly equal responses, or of nearly equal prompts -------------
 
 
-class MinhashDeduplicator(Filter):
+class MinhashDeduplicator(TextDeduplicator):
     """Drop responses that nearly repeat an earlier one, or prompts that do.
 
     Two texts are near duplicates if the Jaccard similarity of their token n-grams is at least
@@ -199,15 +196,9 @@ class MinhashDeduplicator(Filter):
     https://doi.org/10.1109/SEQUEN.1997.666900.
     """
 
-    unit: ComparedUnit = "response"
+    unit: Literal["response", "prompt"] = "response"
     """What repeats: `response` drops rows; `prompt` drops all rows of a prompt whose text an
     earlier prompt nearly had, and leaves the responses within a prompt alone."""
-    column: str | None = None
-    """The column to compare, of strings or of messages; by default `response` or `prompt`, as
-    `unit` says. For prompts, the first row of each prompt is compared."""
-    within: Within | None = None
-    """Compare a response with those to the same prompt (`prompt`, the default) or with those to
-    all prompts (`all`). Prompts are always compared with all others."""
     threshold: float = Field(0.7, ge=0.2, le=1)
     """Smallest Jaccard similarity of near duplicates."""
     ngram: int = Field(3, ge=1, le=32)
@@ -220,54 +211,27 @@ class MinhashDeduplicator(Filter):
     other numbers is another problem. Numbers are digits (`-2`, `3.50`, `1,000`) and English words
     from two upwards (`three`, `dozen`, `half`)."""
 
-    kind: ClassVar[Kind] = Kind.DEDUPLICATOR
-    scope: ClassVar[Scope] = Scope.DATASET
     reasons: ClassVar[Mapping[str, str]] = {
         "near_duplicate": "an earlier response has nearly the same text",
         "near_duplicate_prompt": "an earlier prompt has nearly the same text",
     }
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        checked_unit(self.unit, self.column, self.within)
-        return self
-
-    def reads(self) -> Columns:
-        column = self.column or self.unit
-        alone = self.unit == "response" and self.within == "all"
-        return (column,) if alone else ("prompt_id", column)
-
-    def drops_within_groups(self) -> bool:
-        return self.unit == "response"
 
     def digest(self, table: pa.Table) -> pa.Table:
         """Signature and key per row: only rows with the same key can be near duplicates."""
         texts = texts_of(table[self.column or self.unit])
         signatures_NK, numbers_N = signatures(texts, ngram=self.ngram, lowercase=self.lowercase)
         keys_N = numbers_N if self.keep_different_numbers else np.zeros_like(numbers_N)
-        if self.unit == "response" and self.within != "all":
-            keys_N = scoped_keys(keys_N, table["prompt_id"])
-        columns = {
-            "key": pa.array(keys_N, mask=np.asarray(texts.is_null())),
-            "signature": pa.FixedSizeBinaryArray.from_buffers(
-                pa.binary(PERMUTATIONS), len(texts), [None, pa.py_buffer(signatures_NK)]
-            ),
-        }
-        if self.unit == "prompt":
-            columns["starts"] = group_starts(table)
-        return pa.table(columns)
-
-    def shard(self, digest: pa.Table) -> Array:
-        return shard(digest, self.unit)
+        signed = pa.FixedSizeBinaryArray.from_buffers(
+            pa.binary(PERMUTATIONS), len(texts), [None, pa.py_buffer(signatures_NK)]
+        )
+        keys = self.keys(table, keys_N, np.asarray(texts.is_valid()))
+        return pa.table({**keys, "signature": signed})
 
     def decide(self, table: pa.Table) -> pa.Array:
-        keys_N = np.asarray(pc.fill_null(table["key"], 0))
         signed = Signatures.of_column(table["signature"])
 
-        def find(rows: Array) -> Array:
-            if len(rows) == len(keys_N):  # All of them, as a rule: then nothing is copied.
-                return near_repeats(signed, keys_N, self.threshold)
-            return near_repeats(signed.select(rows), keys_N[rows], self.threshold)
+        def find(rows: Array, keys_M: Array) -> Array:
+            own = signed if len(rows) == len(signed) else signed.select(rows)
+            return near_repeats(own, keys_M, self.threshold)
 
-        slug = "near_duplicate" if self.unit == "response" else "near_duplicate_prompt"
-        return drop({slug: repeats(table, self.unit, find)})
+        return self.repeats(table, find)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +13,11 @@ from typing_extensions import Self
 from ..arrow_compute import pc
 from ..columns import flat, is_list, numbers
 from ..errors import DataError, needs
-from ..groups import Array, group_starts, scoped_keys
-from ..operator import Columns, Filter, Kind, Scope, drop
+from ..groups import Array, group_starts
+from ..operator import Columns
 from ..text.embedding import EmbeddingFields, usable_texts
 from ..text.tokens import texts_of
-from .compared_units import ComparedUnit, Within, checked_unit, repeats, shard
+from .compared_units import TextDeduplicator
 
 # --- Which vectors are near one that stays ---------------------------------------------
 
@@ -148,7 +148,7 @@ class _Clustered:
 # --- Keep one of texts that mean the same ----------------------------------------------
 
 
-class SemanticDeduplicator(EmbeddingFields, Filter):
+class SemanticDeduplicator(EmbeddingFields, TextDeduplicator):
     """Drop responses, or prompts, whose embedding is near that of one that stays.
 
     Two texts repeat each other if the cosine of their embeddings is at least `threshold`. `keep`
@@ -167,15 +167,9 @@ class SemanticDeduplicator(EmbeddingFields, Filter):
         DataError: stored vectors differ in length, or one is zero or not finite.
     """
 
-    unit: ComparedUnit = "response"
+    unit: Literal["response", "prompt"] = "response"
     """What repeats: `response` drops rows; `prompt` drops all rows of a prompt that means what
     another one does, and leaves the responses within a prompt alone."""
-    column: str | None = None
-    """The column to compare, of strings or of messages; by default `response` or `prompt`, as
-    `unit` says. For prompts, the first row of each prompt is compared."""
-    within: Within | None = None
-    """Compare a response with those to the same prompt (`prompt`, the default) or with those to
-    all prompts (`all`). Prompts are always compared with all others."""
     threshold: float = Field(0.95, gt=0, le=1)
     """Smallest cosine of texts that mean the same; it depends on the model."""
     keep: Literal["first", "longest", "highest"] = "first"
@@ -186,8 +180,6 @@ class SemanticDeduplicator(EmbeddingFields, Filter):
     """A column with the embeddings, lists of numbers. Without it, set `backend:
     sentence_transformers` and `model`."""
 
-    kind: ClassVar[Kind] = Kind.DEDUPLICATOR
-    scope: ClassVar[Scope] = Scope.DATASET
     depends_on: ClassVar[tuple[str, ...]] = (
         "faiss-cpu", "sentence-transformers", "torch", "transformers",
     )  # fmt: skip
@@ -198,7 +190,6 @@ class SemanticDeduplicator(EmbeddingFields, Filter):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        checked_unit(self.unit, self.column, self.within)
         if (self.keep == "highest") != (self.by is not None):
             raise ValueError("keep highest needs by, the column of numbers, and nothing else does")
         if (self.vectors is None) == (self.model is None):
@@ -206,32 +197,21 @@ class SemanticDeduplicator(EmbeddingFields, Filter):
         return self
 
     def reads(self) -> Columns:
-        alone = self.unit == "response" and self.within == "all"
-        named = (self.column or self.unit, self.by, self.vectors)
-        return (*(() if alone else ("prompt_id",)), *filter(None, named))
-
-    def drops_within_groups(self) -> bool:
-        return self.unit == "response"
+        return (*super().reads(), *filter(None, (self.by, self.vectors)))
 
     def digest(self, table: pa.Table) -> pa.Table:
         """Vector, key and order of each row: only rows with the same key are compared."""
         texts = texts_of(table[self.column or self.unit])
         compared_N = usable_texts(texts)
-        columns = dict[str, Any]()
         if self.unit == "prompt":
-            columns["starts"] = group_starts(table)
-            compared_N &= np.asarray(columns["starts"])
+            compared_N &= np.asarray(group_starts(table))
         if self.vectors is not None:
             compared_N &= np.asarray(table[self.vectors].is_valid())
-        keys_N = np.zeros(len(texts), np.uint64)
-        if self.unit == "response" and self.within != "all":
-            keys_N = scoped_keys(keys_N, table["prompt_id"])
-        columns |= {
-            "key": pa.array(keys_N, mask=~compared_N),
+        columns = {
             "vector": _packed(self._embedded(table, texts, compared_N), compared_N),
             "order": pa.array(self._order(table, texts)),
         }
-        return pa.table(columns)
+        return pa.table(self.keys(table, np.zeros(len(texts), np.uint64), compared_N) | columns)
 
     def _embedded(self, table: pa.Table, texts: pa.Array, compared_N: Array) -> Array:
         """float16[R, D] of unit norm, for the rows that are compared."""
@@ -258,25 +238,20 @@ class SemanticDeduplicator(EmbeddingFields, Filter):
             return -np.asarray(pc.utf8_length(texts).fill_null(0), np.float64)
         return np.zeros(len(texts))
 
-    def shard(self, digest: pa.Table) -> Array:
-        return shard(digest, self.unit)
-
     def decide(self, table: pa.Table) -> pa.Array:
-        keys_N, order_N = np.asarray(pc.fill_null(table["key"], 0)), np.asarray(table["order"])
-        vectors = Vectors(table["vector"])
+        order_N, vectors = np.asarray(table["order"]), Vectors(table["vector"])
 
-        def find(rows: Array) -> Array:
+        def find(rows: Array, keys_M: Array) -> Array:
             # Those with the same key together, in each the most wanted first.
-            order = np.lexsort((rows, order_N[rows], keys_N[rows]))
-            starts = np.flatnonzero(np.diff(keys_N[rows[order]])) + 1
+            order = np.lexsort((rows, order_N[rows], keys_M))
+            starts = np.flatnonzero(np.diff(keys_M[order])) + 1
             dropped_M = np.zeros(len(rows), bool)
             for own in np.split(order, starts):
                 if len(own) > 1:
                     dropped_M[own] = near_kept(vectors, rows[own], self.threshold)
             return dropped_M
 
-        slug = "same_meaning" if self.unit == "response" else "same_meaning_prompt"
-        return drop({slug: repeats(table, self.unit, find)})
+        return self.repeats(table, find)
 
 
 def _packed(vectors: Array, has_N: Array) -> pa.Array:
