@@ -236,8 +236,15 @@ def with_items(lists: pa.Array, items: pa.Array, kind: pa.ListType | None = None
     """Lists of the same lengths, and null where they are, with other items in place of `flatten`'s,
     which has none of a list that is null."""
     sizes_N = np.asarray(pc.fill_null(pc.list_value_length(lists), 0), np.int64)
-    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes_N)]), pa.int32())
-    return pa.ListArray.from_arrays(offsets, items, type=kind, mask=lists.is_null())
+    return lists_of(items, sizes_N, np.asarray(lists.is_valid()), kind)
+
+
+def lists_of(
+    items: Any, lengths_N: NDArray[Any], given_N: BoolArray, kind: pa.ListType | None = None
+) -> pa.ListArray:
+    """Lists of so many items each, one after the other, and null where none is given."""
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths_N)]), pa.int32())
+    return pa.ListArray.from_arrays(offsets, items, type=kind, mask=pa.array(~given_N))
 
 
 def field_at(values: pa.Array, path: str) -> pa.Array | None:
@@ -366,3 +373,24 @@ class ItemsOfLists(NamedTuple):
 
     def any(self, found_M: BoolArray) -> BoolArray:
         return self.sum(found_M) > 0
+
+    def only(self, wanted_N: BoolArray) -> ItemsOfLists:
+        """Without those of other rows."""
+        lengths_N = np.where(wanted_N, self.lengths_N, 0)
+        return ItemsOfLists(
+            self.given_N & wanted_N, lengths_N, self.values_M[wanted_N[self.rows_M]]
+        )
+
+    def check_lengths(self, what: str, other: ItemsOfLists, of_other: str) -> None:
+        """Refuse a row that has a list here, and another number of items in the other lists."""
+        wrong_N = self.given_N & (self.lengths_N != other.lengths_N)
+        if wrong_N.any():
+            row = int(np.argmax(wrong_N))
+            found = f"row {row} has {self.lengths_N[row]} values in {what} and "
+            raise DataError(f"{found}{other.lengths_N[row]} {of_other}", "give one for each token")
+
+    def check_finite(self, what: str, right: str) -> None:
+        invalid_M = ~np.isfinite(self.values_M)
+        if invalid_M.any():
+            row = int(self.rows_M[invalid_M][0])
+            raise DataError(f"row {row} has {what} that is null or not finite", right)

@@ -12,7 +12,7 @@ from typing_extensions import Self
 
 from ..agents.trajectory import POLICY
 from ..arrow_compute import pc
-from ..columns import flat, is_list, is_text, numbers
+from ..columns import flat, is_list, is_text, lists_of, numbers
 from ..errors import DataError
 from ..groups import Array, Groups, hash_each, mix
 from ..operator import Change, Columns, Operator, Scope, ScopeByField, drop
@@ -192,9 +192,7 @@ class _Turns(NamedTuple):
     def lists(self, values_P: Array, known_N: Array) -> pa.Array:
         """list<float64>[N]; null where a row is not known."""
         counts_N = np.where(known_N, self.counts_N, 0)
-        offsets = pa.array(np.concatenate([[0], np.cumsum(counts_N)]), pa.int32())
-        values = pa.array(values_P[known_N[self.row_P]], pa.float64())
-        return pa.ListArray.from_arrays(offsets, values, mask=pa.array(~known_N))
+        return lists_of(pa.array(values_P[known_N[self.row_P]]), counts_N, known_N)
 
     def values(self, table: pa.Table, name: str) -> tuple[Array, Array]:
         """The numbers of turns in a column, float64[P], and which rows have one for each turn."""
@@ -221,7 +219,7 @@ class _Turns(NamedTuple):
         length_N = np.asarray(pc.fill_null(pc.list_value_length(lists), 0)).astype(np.int64)
         wrong_N = given_N & (length_N != self.counts_N)
         if wrong_N.any():
-            row = int(np.flatnonzero(wrong_N)[0])
+            row = int(np.argmax(wrong_N))
             raise DataError(
                 f"row {row} has {length_N[row]} values in '{name}' and {self.counts_N[row]} turns "
                 "of the policy",
