@@ -40,9 +40,12 @@ def has_box(text: str) -> bool:
 def last_box(text: str) -> str | None:
     """The content of the last box; None where its braces are not balanced."""
     opened = list(_BOX.finditer(text))
-    if not opened:
-        return None
-    start, depth = opened[-1].end(), 1
+    return until_closed(text, opened[-1].end()) if opened else None
+
+
+def until_closed(text: str, start: int) -> str | None:
+    r"""What is in the braces that are open at `start`; escaped ones, as in `\{1, 2\}`, are none."""
+    depth = 1
     for brace in _BRACE.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)
         if not depth:

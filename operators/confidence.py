@@ -23,9 +23,7 @@ class Interval95(NamedTuple):
 def wilson_interval(share: float, n: float) -> Interval95:
     """Wilson's score interval of a share of independent trials.
 
-    https:
-
-    en.wikipedia.org/wiki/Binomial_proportion_confidence_interval#Wilson_score_interval
+    https://en.wikipedia.org/wiki/Binomial_proportion_confidence_interval#Wilson_score_interval
     """
     middle = (share + Z_95**2 / (2 * n)) / (1 + Z_95**2 / n)
     half = Z_95 * sqrt(share * (1 - share) / n + (Z_95 / (2 * n)) ** 2) / (1 + Z_95**2 / n)
@@ -49,9 +47,8 @@ class AccuracyInterval(NamedTuple):
 
         The responses to one prompt are not. So in [0, 1] it is Wilson's score interval for as many
         independent responses as would have the variance that the prompts have; with one response
-        each it is Wilson's own. Where all prompts are alike, each counts as one response. https:
-
-        pmc.ncbi.nlm.nih.gov/articles/PMC6690503
+        each it is Wilson's own. Where all prompts are alike, each counts as one response.
+        https://pmc.ncbi.nlm.nih.gov/articles/PMC6690503
         """
         prompts, mean = len(mean_P), float(mean_P.mean())
         variance = float(mean_P.var()) / prompts
@@ -64,10 +61,7 @@ class AccuracyInterval(NamedTuple):
 @cache
 def pass_at_k(n: int, right: int, k: int) -> float:
     """The unbiased estimator 1 - C(n - c, k) / C(n, k) of Chen et al. 2021, Evaluating large
-    language models trained on code: https:
-
-    arxiv.org/abs/2107.03374
-    """
+    language models trained on code: https://arxiv.org/abs/2107.03374"""
     return 1 - comb(n - right, k) / comb(n, k)
 
 

@@ -246,11 +246,6 @@ class Operator(Named):
         """Return columns of the input that the output no longer has."""
         return ()
 
-    def removes_of_all(self) -> Columns:
-        """Return columns of the input that no row has after the step: with `where` there are none,
-        as the other rows keep theirs."""
-        return () if self.where else self.removes()
-
     def drops_within_groups(self) -> bool:
         """Whether it may drop some responses to a prompt and keep others, by what is in them.
 

@@ -55,12 +55,8 @@ class PerStepOperator(Operator):
     def at_step(self, step: StepContext) -> Self:
         """Return the operator for a training step."""
         copy = self.model_copy()
-        copy.set_step(step)
+        copy._step = step
         return copy
-
-    def set_step(self, step: StepContext) -> None:
-        """Set the training step that it runs before."""
-        self._step = step
 
     def last_visits(self, table: pa.Table) -> Array:
         """The step of the last visit of each prompt; offline, where none is known, 0."""

@@ -102,10 +102,7 @@ class DiversityRewardMapper(EmbeddingFields, Mapper):
 
 def from_centroid(grams_BMM: Array) -> Array:
     """1 - cos(e_i, c) with c the mean of the group's e, float64[B, M]; nan where c is zero.
-    Trinity-RFT, https:
-
-    arxiv.org/abs/2505.17826, diversity reward.
-    """
+    The diversity reward of Trinity-RFT, https://arxiv.org/abs/2505.17826."""
     n = grams_BMM.shape[-1]
     # The cosines suffice: e_i . c = sum_j s_ij / n and |c|^2 = sum_ij s_ij / n^2.
     square_B1 = grams_BMM.sum(axis=(1, 2))[:, None] / n**2
@@ -131,10 +128,7 @@ def vendi_gain(grams_BMM: Array) -> Array:
 
 def vendi(grams_BMM: Array) -> Array:
     """The effective number of different responses, float64[B], from 1 to M: exp of the Shannon
-    entropy of the eigenvalues of K / M, with K the cosines. https:
-
-    arxiv.org/abs/2210.02410
-    """
+    entropy of the eigenvalues of K / M, with K the cosines. https://arxiv.org/abs/2210.02410"""
     values = np.linalg.eigvalsh(grams_BMM / grams_BMM.shape[-1])
     # An eigenvalue below rounding noise is 0, and 0 log 0 is 0.
     values = np.where(values > 1e-15, values, 1.0)

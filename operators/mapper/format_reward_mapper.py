@@ -13,12 +13,11 @@ from typing_extensions import Self
 
 from ..arrow_compute import pc
 from ..chats import continued
-from ..columns import component, component_columns, is_text
+from ..columns import component, component_columns, is_text, until_closed
 from ..errors import DataError
 from ..operator import Columns, Mapper
 
 _TAG = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _BOX = "\\boxed{"
 
 
@@ -109,13 +108,8 @@ def has_one_box(text: str) -> bool:
     r"""Exactly one, balanced and not empty. Escaped braces, as in `\{1, 2\}`, do not count."""
     if text.count(_BOX) != 1:
         return False
-    inside = text.index(_BOX) + len(_BOX)
-    depth = 1
-    for brace in _BRACE.finditer(text, inside):
-        depth += {"{": 1, "}": -1}.get(brace.group(), 0)
-        if depth == 0:
-            return not _blank(text[inside : brace.start()])
-    return False
+    inside = until_closed(text, text.index(_BOX) + len(_BOX))
+    return inside is not None and not _blank(inside)
 
 
 def _blank(text: str) -> bool:
