@@ -88,8 +88,7 @@ def check_operator(operator: Operator, table: pa.Table) -> Change:
 def run(operator: Operator, table: pa.Table) -> Change:
     whole = operator.scope is Scope.DATASET
     change = operator.apply(operator.digest(table) if whole else table)
-    checked(operator, change, table.num_rows)
-    return change
+    return checked(operator, change, table.num_rows)
 
 
 def checked(operator: Operator, change: Change, n: int) -> Change:
@@ -262,7 +261,7 @@ def _check_rows(
         raise
     except Exception as error:
         what = f"fails to process {len(rows)} rows one by one: {type(error).__name__}: {error}"
-        raise _breach(operator, what) from error
+        _broken(operator, what, error)
     if left:
         _broken(operator, f"leaves out row {min(left)} of the {len(rows)} that it was asked for")
 
@@ -288,14 +287,14 @@ def _attempt(operator: Operator, table: pa.Table, on: str) -> Change:
         raise
     except Exception as error:
         # Operators are anybody's code: whatever they raise is reported as theirs, with its cause.
-        raise _breach(operator, f"fails on {on}: {type(error).__name__}: {error}") from error
+        _broken(operator, f"fails on {on}: {type(error).__name__}: {error}", error)
 
 
 def _pickled(operator: Operator) -> Operator:
     try:
         copy: Operator = pickle.loads(pickle.dumps(operator))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise _breach(operator, f"cannot be pickled: {error}") from error
+        _broken(operator, f"cannot be pickled: {error}", error)
     return copy
 
 
@@ -318,18 +317,14 @@ def _splits(operator: Operator, table: pa.Table) -> list[int]:
 
 
 def _with_nulls(table: pa.Table) -> pa.Table:
-    nulled = [
-        column
-        if name == "prompt_id"
-        else pa.concat_arrays(
-            [
-                column.slice(0, max(0, len(column) - 1)).combine_chunks(),
-                pa.nulls(min(1, len(column)), column.type),
-            ]
-        )
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    ]
-    return pa.table(dict(zip(table.column_names, nulled, strict=True)))
+    """The last row is null, but for its group."""
+    last = max(0, table.num_rows - 1)
+    rows = pa.array([*range(last), *([None] if table.num_rows else [])], pa.int64())
+    nulled = table.take(rows)
+    if "prompt_id" in table.column_names:
+        at = table.column_names.index("prompt_id")
+        nulled = nulled.set_column(at, "prompt_id", table["prompt_id"])
+    return nulled
 
 
 def _one_row_groups(table: pa.Table) -> pa.Table:
@@ -340,11 +335,6 @@ def _one_row_groups(table: pa.Table) -> pa.Table:
 
 def _reasons(change: Change, n: int) -> pa.Array:
     return pa.nulls(n, pa.string()) if change.reasons is None else flat(change.reasons)
-
-
-def _rows_in(one: Change, other: Change) -> int:
-    # Where neither change says how many rows it is about, no reason differs.
-    return max((len(c.reasons) for c in (one, other) if c.reasons is not None), default=0)
 
 
 def _same_types(operator: Operator, one: Change, other: Change, after: str) -> None:
@@ -359,16 +349,14 @@ def _equal(operator: Operator, one: Change, other: Change, after: str) -> None:
     for name in one.columns:
         if not _same(one.columns[name], other.columns[name]):
             _broken(operator, f"column '{name}' differs after {after}")
-    n = _rows_in(one, other)
+    # Where neither change says how many rows it is about, no reason differs.
+    n = max((len(each.reasons) for each in (one, other) if each.reasons is not None), default=0)
     if not _same(_reasons(one, n), _reasons(other, n)):
         _broken(operator, f"reasons differ after {after}")
-    if _lineage(one) != _lineage(other):
-        _broken(operator, f"parents differ after {after}")
-
-
-def _lineage(change: Change) -> list[int]:
     # No parents (every row its own) and parents that name no row are not the same.
-    return [-1] if change.parents is None else [int(row) for row in change.parents]
+    lineages = [c.parents if c.parents is None else [*map(int, c.parents)] for c in (one, other)]
+    if lineages[0] != lineages[1]:
+        _broken(operator, f"parents differ after {after}")
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -376,9 +364,6 @@ def _same(one: Any, other: Any) -> bool:
     return repr(one.to_pylist()) == repr(other.to_pylist())
 
 
-def _breach(operator: Operator, what: str) -> OperatorError:
-    return OperatorError(f"{operator.name()} {what}", "see CONTRIBUTING.md, the operator contract")
-
-
-def _broken(operator: Operator, what: str) -> NoReturn:
-    raise _breach(operator, what)
+def _broken(operator: Operator, what: str, cause: Exception | None = None) -> NoReturn:
+    found, right = f"{operator.name()} {what}", "see CONTRIBUTING.md, the operator contract"
+    raise OperatorError(found, right) from cause

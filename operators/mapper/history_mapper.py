@@ -90,7 +90,7 @@ class HistoryMapper(PerStepOperator, Mapper):
             visits, row_N = self.step.visits, np.asarray(table[PROMPT_ROW])
             now = self.step.number - 1
         found = summary(visits, self.last, self.discount)
-        place_N = _places(found.prompts, row_N)
+        place_N = pc.index_in(pa.array(row_N), value_set=pa.array(found.prompts))
         columns = {f"history_{name}": each.take(place_N) for name, each in found.columns.items()}
         for name in _COUNTS:
             columns[f"history_{name}"] = columns[f"history_{name}"].fill_null(0)
@@ -160,15 +160,6 @@ def _numbered(run: str | None, state: str) -> tuple[pa.Array, pa.Table]:
     encoded = flat(visits["prompt_id"]).dictionary_encode()
     numbers = encoded.indices.cast(pa.int64())
     return encoded.dictionary, visits.append_column(PROMPT_ROW, numbers)
-
-
-def _places(prompts: Array, wanted_N: Array) -> pa.Array:
-    """Where some prompts are among those that were visited; null: they were not."""
-    size = max(int(prompts.max(initial=-1)), int(wanted_N.max(initial=-1))) + 1
-    place_P = np.full(size, -1, np.int64)
-    place_P[prompts] = np.arange(len(prompts))
-    place_N = place_P[wanted_N]
-    return pa.array(place_N, mask=place_N < 0)
 
 
 def summary(visits: pa.Table, last: int, discount: float) -> _History:
