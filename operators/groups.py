@@ -35,12 +35,12 @@ class Groups(NamedTuple):
 
     @classmethod
     def of(cls, table: pa.Table, key: str = "prompt_id") -> Groups:
-        """Return groups of consecutive rows with the same `key` (a null equals a null)."""
+        """Groups of consecutive rows with the same `key` (a null equals a null)."""
         return cls.of_column(table[key])
 
     @classmethod
     def of_column(cls, column: pa.ChunkedArray | pa.Array) -> Groups:
-        """Return groups of consecutive equal values of one column."""
+        """Groups of consecutive equal values of one column."""
         n = len(column)
         if n == 0:
             empty = np.zeros(0, np.int64)
@@ -80,10 +80,8 @@ class Groups(NamedTuple):
         return np.minimum(np.maximum(mean_G, low_G), high_G, where=~np.isnan(mean_G), out=mean_G)
 
     def std(self, values_N: Array, valid_N: Array | None = None, ddof: int = 0) -> Array:
-        """Standard deviation per group over valid rows; nan where too few rows for `ddof`.
-
-        Exactly 0 where the valid values are equal.
-        """
+        """Standard deviation per group over valid rows, exactly 0 where they are equal; nan where
+        there are too few for `ddof`."""
         valid_N = np.ones(len(values_N), bool) if valid_N is None else valid_N
         # Two passes, the mean first, so that no digits cancel.
         mean_N = self.mean(values_N, valid_N)[self.codes_N]

@@ -65,7 +65,7 @@ class Change(NamedTuple):
     failed: NDArray[np.int64] | None = None
 
     def drops_all(self) -> bool:
-        """Return whether every row is dropped."""
+        """Whether every row is dropped."""
         return self.reasons is not None and not self.reasons.null_count
 
 
@@ -168,15 +168,15 @@ class Operator(Named):
 
     @model_serializer(mode="wrap")
     def _without_unset(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """The common fields come last, and where they are not set, they are left out: recipes and
-        cache keys are then as they were before there were such fields."""
+        """The common fields come last, and are left out where they are not set: in recipes and
+        cache keys."""
         fields: dict[str, Any] = handler(self)
         common = {name: fields.pop(name, None) for name in COMMON_FIELDS}
         return fields | {name: value for name, value in common.items() if value is not None}
 
     @classmethod
     def own_fields(cls) -> tuple[str, ...]:
-        """Return the names of its fields, without those that every operator has."""
+        """The names of its fields, without those that every operator has."""
         return tuple(name for name in cls.model_fields if name not in COMMON_FIELDS)
 
     @property
@@ -189,12 +189,12 @@ class Operator(Named):
         return False
 
     def reads(self) -> Columns:
-        """Return columns that must be in the table."""
+        """Columns that must be in the table."""
         return ()
 
     def failed_values(self) -> Mapping[str, frozenset[str]]:
-        """Return columns in which some values say that the row has failed for a reason that another
-        attempt may not meet, with these values: `--retry_missing` computes such rows again, too."""
+        """Columns in which these values say that the row has failed for a reason that another
+        attempt may not meet: `--retry_missing` computes such rows again, too."""
         return {}
 
     def reader_of(self, column: str) -> str:
@@ -203,11 +203,8 @@ class Operator(Named):
         return ""
 
     def optional_reads(self) -> Mapping[str, str]:
-        """Columns that it reads where they are there, each with the column it is a statistic of.
-
-        A recipe in which a step writes the latter after the dataset gave the former is refused: the
-        statistic would be that of other values.
-        """
+        """Columns that it reads where they are there, each with the column it is a statistic of: a
+        recipe in which a step writes the latter after the dataset gave the former is refused."""
         return {}
 
     def paths(self) -> Sequence[str]:
@@ -229,21 +226,20 @@ class Operator(Named):
         return list(dict.fromkeys((*self.reads_of(columns), *of_where)))
 
     def writes(self) -> Columns:
-        """Return columns the operator adds or replaces."""
+        """Columns the operator adds or replaces."""
         return ()
 
     def replaces(self) -> Columns:
-        """Return columns of `writes` that may be in the input: by default those that it also reads.
+        """Columns of `writes` that may be in the input: by default those that it also reads.
 
-        A recipe is refused if a step would replace any other column, of the dataset or of another
-        operator. Columns that the same operator, or the run that made the dataset, has written may
-        always be computed again.
+        A recipe is refused if a step would replace any other column, but for one that the same
+        operator, or the run that made the dataset, has written.
         """
         reads = self.reads()
         return tuple(name for name in self.writes() if reads == ALL or name in reads)
 
     def removes(self) -> Columns:
-        """Return columns of the input that the output no longer has."""
+        """Columns of the input that the output no longer has."""
         return ()
 
     def drops_within_groups(self) -> bool:
@@ -256,7 +252,7 @@ class Operator(Named):
         return self.kind is not Kind.MAPPER
 
     def cache_key_fields(self) -> Mapping[str, Any]:
-        """Return what decides the result, as JSON: all fields. Kept results are found again by it.
+        """What decides the result, as JSON: all fields. Kept results are found again by it.
 
         Leave out fields that only say how the work is done (an address, a number of workers), and
         add what the fields do not show (the content of a file that they name).
@@ -264,32 +260,19 @@ class Operator(Named):
         return self.model_dump(mode="json")
 
     def explain(self, row: Mapping[str, Any] | None = None) -> Mapping[str, str]:
-        """Lines that `rejuice explain` adds: about the step, or about a row that it has written.
-
-        Args:
-            row: the row after the step; None: the step itself is explained.
-        """
+        """Lines that `rejuice explain` adds: about the step, or about a row after it."""
         return {}
 
     def preflight(self) -> None:
-        """Check that what it needs is there, such as a server that is up.
-
-        Called before other steps run, so that a run does not end after hours for what could be
-        known at once. By default what `check_files` checks.
-
-        Raises:
-            RejuiceError: it is not there.
-        """
+        """Check that what it needs is there, such as a server that is up, or raise a RejuiceError:
+        before other steps run, so that a run does not end after hours for what could be known at
+        once. By default what `check_files` checks."""
         self.check_files()
 
     def check_files(self) -> None:
-        """Check that packages and folders which it needs are there; nothing in them is read.
-
-        `rejuice check` calls it, and not what opens a stored run, whose folders may be gone.
-
-        Raises:
-            RejuiceError: one does not.
-        """
+        """Check that packages and folders which it needs are there, or raise a RejuiceError;
+        nothing in them is read. `rejuice check` calls it, and not what opens a stored run, whose
+        folders may be gone."""
 
     def digest(self, table: pa.Table) -> pa.Table:
         """For dataset scope: what `apply` needs of a chunk of whole groups, one row for each row.
@@ -300,18 +283,14 @@ class Operator(Named):
         return table.select(self.reads_of(table.column_names))
 
     def shard(self, digest: pa.Table) -> NDArray[np.uint64] | None:
-        """For dataset scope: which rows `apply` may be given without the others, uint64[N].
+        """For dataset scope: which rows `apply` may be given without the others, uint64[N]; None:
+        it needs the digests of all rows together.
 
         Rows with different values are decided independently of one another, of their order, too:
         what becomes of a row is the same whichever rows with other values are in the table, and
         where. Rows with the same value are together and keep their order. So a dataset of any size
-        is decided in parts that fit into memory. A change to rows in shards has no `parents`.
-
-        Args:
-            digest: of some rows; a row has the same value among others.
-
-        Returns:
-            The values. None: `apply` needs the digests of all rows together.
+        is decided in parts that fit into memory. A row has the same value in the digest of any
+        rows, and a change to rows in shards has no `parents`.
         """
         return None
 
@@ -361,29 +340,21 @@ class ResumableOperator(Operator):
 
     @abstractmethod
     def process_rows(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[int, Change]]:
-        """Changes to single rows of `table`, in any order, as they finish.
+        """Changes to single rows of `table`, whole groups as for `apply`, in any order, as they
+        finish.
 
-        Args:
-            table: whole groups, as for `apply`.
-            rows: the rows to process; the others were processed before.
-
-        Yields:
-            A row, and the change to a table of that row alone; each of `rows` once.
+        Yields a row, and the change to a table of that row alone; each of `rows` once. Others were
+        processed before.
         """
 
     def process_chunks(self, chunks: Iterator[RowsOfChunk]) -> Iterator[tuple[int, int, Change]]:
-        """Changes to single rows of several tables, in any order, as they finish.
+        """The number of a table, from 0, a row of it, and the change to a table of that row alone;
+        in any order, as they finish.
 
         By default one table after the other. Override it where the work on a table ends with fewer
         rows under way than could be, as while the longest responses are sampled: rows of the next
-        table can then be begun before.
-
-        Args:
-            chunks: the tables. Take the next when you can begin more rows, not before: it is read
-                from the disk then.
-
-        Yields:
-            The number of a table, from 0, a row of it, and the change to a table of that row alone.
+        table can then be begun before. Take the next when you can begin more rows, not before: it
+        is read from the disk then.
         """
         for number, chunk in enumerate(chunks):
             for row, change in self.process_rows(*chunk):
@@ -402,7 +373,7 @@ class ResumableOperator(Operator):
         return 1, 0
 
     def has_results(self) -> bool:
-        """Return whether it may find results without computing them, as in a cache of its own."""
+        """Whether it may find results without computing them, as in a cache of its own."""
         return False
 
     def close(self) -> None:
@@ -414,7 +385,7 @@ class Mapper(Operator):
 
     @abstractmethod
     def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
-        """Return the columns named in `writes`, each with `table.num_rows` values."""
+        """The columns named in `writes`, each with `table.num_rows` values."""
 
     def notes(self, table: pa.Table, columns: Mapping[str, pa.Array]) -> Mapping[str, float]:
         """Figures for the run report about the columns that `map` returned for a table; none."""
@@ -422,7 +393,7 @@ class Mapper(Operator):
 
     @final
     def apply(self, table: pa.Table) -> Change:
-        """Return the columns of `map`, and the notes."""
+        """The columns of `map`, and the notes."""
         columns = self.map(table)
         return Change(columns=columns, notes=self.notes(table, columns))
 
@@ -438,7 +409,7 @@ class Filter(Operator):
 
     @final
     def apply(self, table: pa.Table) -> Change:
-        """Return the reasons of `decide`."""
+        """The reasons of `decide`."""
         return Change(reasons=self.decide(table))
 
 

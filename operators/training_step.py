@@ -53,7 +53,7 @@ class PerStepOperator(Operator):
         return self._step
 
     def at_step(self, step: StepContext) -> Self:
-        """Return the operator for a training step."""
+        """The operator for a training step."""
         copy = self.model_copy()
         copy._step = step
         return copy

@@ -90,12 +90,10 @@ class NgramDecontaminationFilter(Filter):
         return drop({"contaminated": number_N >= 0})
 
     def questions(self, table: pa.Table) -> pa.Array:
-        """The question that is in each text, such as `aime row 3: Find ...`; null for none.
+        """The question that is in each text, string[N], such as `aime row 3: Find ...`; null for
+        none.
 
-        Of several, it is that of which most is there, then the first. Rows are counted from 0.
-
-        Returns:
-            string[N].
+        Several: the one of which most is there, then the first. Rows are counted from 0.
         """
         number_N, sets = self._found(table)
         ends = np.cumsum([len(each.texts) for each in sets.values()])

@@ -80,7 +80,7 @@ class GdpoAdvantageMapper(Operator):
         return ("advantage",)
 
     def digest(self, table: pa.Table) -> pa.Table:
-        """Return d, and why a row is dropped: the groups of a chunk are whole."""
+        """d, and why a row is dropped: the groups of a chunk are whole."""
         groups, distance_N = Groups.of(table), np.zeros(table.num_rows)
         total = self._sum()
         parts = total.components(table)

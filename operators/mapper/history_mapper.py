@@ -103,7 +103,7 @@ class HistoryMapper(PerStepOperator, Mapper):
         return {"never_visited": float(unknown)} if unknown else {}
 
     def earlier(self) -> pa.Table:
-        """Return the visits of the earlier run; the steps of the last ones are 0."""
+        """The visits of the earlier run; the steps of the last ones are 0."""
         return VISITS.empty_table() if self.run is None else _visits(self.run, _state(self.run)[0])
 
 

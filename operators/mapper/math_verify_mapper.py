@@ -168,11 +168,7 @@ class MathVerifyMapper(Mapper):
         return AnswerType(self.answer_type)
 
     def types_of(self, table: pa.Table) -> Sequence[AnswerType | None]:
-        """The type that each reference is given; None where it shows it by itself.
-
-        Raises:
-            DataError: there is no such column, or it has a value that is no type.
-        """
+        """The type that each reference is given; None where it shows it by itself."""
         for_all = self.given_type()
         if self.answer_type_column is None:
             return [for_all] * table.num_rows

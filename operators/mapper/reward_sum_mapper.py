@@ -132,20 +132,9 @@ class RewardSumMapper(Operator):
     def contributions(self, table: pa.Table) -> dict[str, Array]:
         """What each component adds to the reward, float64[N] by its name, in the order of the sum.
 
-        Added up in that order, from 0, they are the reward to the bit, where it is not missing.
-        A component that does not count in a row adds 0. nan: the component is missing there and has
+        Added up in that order, from 0, they are the reward to the bit, where it is not missing. A
+        component that does not count in a row adds 0. nan: the component is missing there and has
         no substitute, no component is for the row, or it is of another task and not summed.
-
-        Args:
-            table: whole groups, with the columns that `reads` names.
-
-        Raises:
-            DataError: a component is missing and `on_missing` is `fail`.
-
-        Example:
-            >>> operator = RewardSumMapper(weights={"accuracy": 1.0, "format": 2.0})
-            >>> operator.contributions(table)  # A right response in the format: 1 * 1 + 2 * 0.1.
-            {'accuracy': array([1.]), 'format': array([0.2])}
         """
         groups, summed_N = Groups.of(table), self.summed(table)
         without_N = self.without_component(table)
@@ -157,28 +146,13 @@ class RewardSumMapper(Operator):
         return found
 
     def components(self, table: pa.Table) -> dict[str, SummedComponent]:
-        """What the sum is made of, by the names of the components, in its order.
-
-        Args:
-            table: whole groups, with the columns that `reads` names.
-
-        Raises:
-            DataError: a component is missing and `on_missing` is `fail`.
-        """
+        """What the sum is made of, by the names of the components, in its order."""
         groups, summed_N = Groups.of(table), self.summed(table)
         return {name: self._component(table, groups, summed_N, name) for name in self.weights}
 
     def without_component(self, table: pa.Table) -> BoolArray:
-        """Return the rows to sum that no component is for, bool[N].
-
-        Weights do not matter: one that becomes 0 leaves the reward of its rows at 0.
-
-        Args:
-            table: with the columns that `reads` names.
-
-        Raises:
-            DataError: there is one, and `on_missing` is `fail`.
-        """
+        """The rows to sum that no component is for, bool[N]. Weights do not matter: one that
+        becomes 0 leaves the reward of its rows at 0."""
         without_N = self.summed(table)
         for name in self.weights:
             _, reason_column = component_columns(name)
@@ -194,12 +168,12 @@ class RewardSumMapper(Operator):
         return np.where(part.counts_N, self.weight(name) * part.value_N, 0.0)
 
     def weight(self, name: str) -> float:
-        """Return the weight of component `name` at the current `progress`."""
+        """The weight of component `name` at the current `progress`."""
         weight = self.weights[name]
         return weight_at(weight, self.progress)
 
     def summed(self, table: pa.Table) -> BoolArray:
-        """Return which rows are summed, bool[N]: all, or those of `task`."""
+        """Which rows are summed, bool[N]: all, or those of `task`."""
         if self.task is None:
             return np.ones(table.num_rows, bool)
         return of_task(table, self.task)

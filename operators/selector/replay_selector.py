@@ -78,7 +78,7 @@ class ReplaySelector(Operator):
         return self
 
     def most(self, prompts: int) -> int:
-        """Return how many groups a training step of so many prompts may replay."""
+        """How many groups a training step of so many prompts may replay."""
         return int(self.max_share * prompts + 1e-9)
 
     def reads(self) -> Columns:
