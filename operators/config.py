@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import errno
 import inspect
+import math
 import os
 import re
 from abc import ABC
@@ -19,9 +20,9 @@ from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, FiniteFloat, Tag, field_validator
 
 if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler
@@ -168,3 +169,40 @@ class Named(Config, ABC):
     def name(cls) -> str:
         """The recipe key: the class name in snake case."""
         return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+
+
+# --- Numbers that change with the progress of training --------------------------------
+
+
+class WeightSchedule(Config):
+    """A weight that changes with the progress of training."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    from_: FiniteFloat = Field(alias="from")
+    """Weight at the start."""
+    to: FiniteFloat
+    """Weight at the end."""
+    kind: Literal["linear", "cosine"] = "linear"
+    """Linear, or slow at both ends as half a cosine."""
+
+    def at(self, progress: float) -> float:
+        """The weight at `progress` in [0, 1], exactly `from` and `to` at the ends."""
+        cosine = self.kind == "cosine"
+        share = (1 - math.cos(math.pi * progress)) / 2 if cosine else progress
+        return (1 - share) * self.from_ + share * self.to
+
+
+def _weight_tag(weight: Any) -> str:
+    # Discriminated explicitly, so that an error is about the intended kind of weight.
+    return "schedule" if isinstance(weight, (Mapping, WeightSchedule)) else "number"
+
+
+Weight = Annotated[
+    Annotated[FiniteFloat, Tag("number")] | Annotated[WeightSchedule, Tag("schedule")],
+    Discriminator(_weight_tag),
+]
+
+
+def weight_at(weight: Weight, progress: float) -> float:
+    return weight.at(progress) if isinstance(weight, WeightSchedule) else float(weight)

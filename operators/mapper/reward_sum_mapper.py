@@ -21,10 +21,10 @@ from ..columns import (
     of_task,
     right_and_wrong,
 )
+from ..config import Weight, weight_at
 from ..errors import DataError
 from ..groups import Array, Groups
 from ..operator import Change, Columns, Operator, Scope, drop
-from ..schedule import Weight, weight_at
 
 RewardGate = Literal["only_correct", "mixed_groups_only"]
 OnMissing = Literal["fail", "drop_row", "drop_group", "group_mean"]

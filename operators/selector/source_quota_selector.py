@@ -12,9 +12,9 @@ from typing_extensions import Self
 
 from ..arrow_compute import pc
 from ..columns import at_path, numbers
+from ..config import Weight, weight_at
 from ..groups import Array
 from ..operator import Change, Columns, Kind, Scope, drop
-from ..schedule import Weight, weight_at
 from ..training_step import PROMPT_ROW, RANK, PerStepOperator, mixed, ranks
 
 

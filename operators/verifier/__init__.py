@@ -12,8 +12,7 @@ from ..logs import logger
 from ..workers import usable_cores
 from .answer import extract_answer
 from .answer_types import Conventions
-from .fractions_and_decimals import read_number
-from .limits import refusal
+from .fractions_and_decimals import read_number, refusal
 from .lists import as_tuple
 from .notation import with_point
 from .pool import FAILURES, GradingOutcome, Slug, Verdict, shared_pool

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import chain
 
-from .fractions_and_decimals import Number, read_plain, read_simple, same_number
-from .limits import refusal
+from .fractions_and_decimals import Number, read_plain, read_simple, refusal, same_number
 from .lists import (
     INFINITY,
     LETTER,

@@ -16,8 +16,7 @@ from typing import Any
 from .amounts import MONEY, PERCENT, QUANTITY, Amount, is_near
 from .answer_types import AnswerRules, Conventions, Mention
 from .calendar_answers import DATE, TIME, Date
-from .fractions_and_decimals import read_number
-from .limits import refusal
+from .fractions_and_decimals import read_number, refusal
 from .lists import REALS, read_collection
 from .notation import plain
 from .phrases import has_foreign_words
