@@ -31,8 +31,7 @@ import xxhash
 from .config import Named
 from .operator import COMMON_FIELDS, Operator, ResumableOperator, source_state, source_states
 
-SITE = frozenset({"site-packages", "dist-packages"})
-"""Folders of installed packages."""
+SITE = frozenset({"site-packages", "dist-packages"})  # folders of installed packages
 _REJUICE = __name__.partition(".")[0]
 _OPERATORS = __name__.rpartition(".")[0]
 _LARGEST_HASHED = 64 << 20  # bytes

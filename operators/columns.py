@@ -92,8 +92,7 @@ def alternatives(reference: str) -> list[str]:
 
 # --- The row contract: names and types of the columns that operators agree on ---------
 
-BoolArray: TypeAlias = NDArray[np.bool_]
-"""bool[N]."""
+BoolArray: TypeAlias = NDArray[np.bool_]  # bool[N]
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 

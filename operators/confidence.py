@@ -30,8 +30,7 @@ def wilson_interval(share: float, n: float) -> Interval95:
     return Interval95(max(0.0, middle - half), min(1.0, middle + half))
 
 
-_ROUNDING = 1e-12
-"""A variance below it is rounding error."""
+_ROUNDING = 1e-12  # a variance below it is rounding error
 
 
 class AccuracyInterval(NamedTuple):

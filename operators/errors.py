@@ -33,8 +33,7 @@ class FirstFailures:
 # --- Errors that end a run ------------------------------------------------------------
 
 _LINE_BREAKS = re.compile("\\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\\s*")
-_MOST_SHOWN = 200
-"""Characters of a value that a message quotes."""
+_MOST_SHOWN = 200  # characters of a value that a message quotes
 
 
 class RejuiceError(Exception):

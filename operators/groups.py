@@ -173,8 +173,7 @@ def group_starts(table: pa.Table) -> pa.Array:
 
 # --- Rows with equal hashes, found by one sort in place -----------------------------
 
-_BLOCK = 1 << 20
-"""Rows for which there are intermediate values at once."""
+_BLOCK = 1 << 20  # rows for which there are intermediate values at once
 
 
 class EqualHashes(NamedTuple):

@@ -45,10 +45,8 @@ def _shown(character: str, one_line: bool) -> str:
 # within a longer text such as `user:password`. One of fewer than `SHORTEST` characters is not
 # looked for: `EMPTY`, or `x`, is a part of texts that have nothing to do with it.
 
-SHORTEST = 8
-"""Characters that a secret must have at least."""
-REDACTED = "[redacted]"
-"""What a secret is replaced by; within a string of JSON or HTML, too."""
+SHORTEST = 8  # characters that a secret must have at least
+REDACTED = "[redacted]"  # what a secret is replaced by; within a string of JSON or HTML, too
 _NAMES = (
     "ANTHROPIC_API_KEY",
     "AWS_SECRET_ACCESS_KEY",
@@ -71,8 +69,7 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:key|token|secret|passw(?:or)?d|credentials?|authorization)$", re.IGNORECASE
 )
-_ESCAPES = b"bfnrtu"
-"""Letters that JSON has after a backslash."""
+_ESCAPES = b"bfnrtu"  # letters that JSON has after a backslash
 _BACKSLASH = 0x5C
 
 _known: dict[str, None] = {}

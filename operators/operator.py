@@ -413,8 +413,7 @@ class Filter(Operator):
         return Change(reasons=self.decide(table))
 
 
-Mask: TypeAlias = Any
-"""bool[N] as a pyarrow array, a numpy array or a list."""
+Mask: TypeAlias = Any  # bool[N] as a pyarrow array, a numpy array or a list
 
 
 def drop(masks: Mapping[str, Mask]) -> pa.Array:
@@ -449,8 +448,7 @@ def _as_mask(mask: Mask) -> pa.Array:
 
 OTHER_MESSAGES = "other messages"
 _MOST_KINDS = 20
-_VARYING = re.compile(r"\b(?:0x)?[0-9a-fA-F-]{12,}\b|\d+")
-"""Ids and numbers in a message."""
+_VARYING = re.compile(r"\b(?:0x)?[0-9a-fA-F-]{12,}\b|\d+")  # ids and numbers in a message
 
 
 def surviving_rows(change: Change, n: int) -> NDArray[np.int64] | None:

@@ -28,8 +28,7 @@ PROMPT_ROW = "prompt_row"
 """Column of int64, of prompts and of visits: which of the run's prompts it is."""
 
 
-NEVER = int(np.iinfo(np.int64).min)
-"""The last visit of a prompt that had none."""
+NEVER = int(np.iinfo(np.int64).min)  # the last visit of a prompt that had none
 
 
 class StepContext(NamedTuple):

@@ -18,8 +18,7 @@ from .compared_units import TextDeduplicator
 # Ten million signatures are 1.3 GB. They stay where they are, as a rule in mapped files: one band
 # of hashes is gathered at a time, and of whole signatures only those of candidate pairs.
 
-_BLOCK = 1 << 16
-"""Pairs whose signatures are compared at once."""
+_BLOCK = 1 << 16  # pairs whose signatures are compared at once
 _MOST_PAIRS = 1 << 23
 """Near pairs that are kept at once, 8 bytes each; they are sorted, which takes as much again."""
 

@@ -21,14 +21,10 @@ from .compared_units import TextDeduplicator
 
 # --- Which vectors are near one that stays ---------------------------------------------
 
-_BLOCK = 2048
-"""Vectors that are compared with those that stay at once."""
-_EXACT = 1 << 15
-"""Up to so many vectors, each is compared with each that stays."""
-_PROBES = 24
-"""Clusters that are searched, of 2 sqrt(M)."""
-_ROUNDING = 1e-5
-"""What rounding to half precision may take from the cosine of equal texts."""
+_BLOCK = 2048  # vectors that are compared with those that stay at once
+_EXACT = 1 << 15  # up to so many vectors, each is compared with each that stays
+_PROBES = 24  # clusters that are searched, of 2 sqrt(M)
+_ROUNDING = 1e-5  # what rounding to half precision may take from the cosine of equal texts
 
 
 class Vectors:

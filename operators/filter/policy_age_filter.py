@@ -14,8 +14,7 @@ from ..groups import Groups
 from ..importance import POLICY_AGE
 from ..operator import Columns, Filter, Scope, drop
 
-TOO_OLD = "too_old"
-"""The reason of what it drops."""
+TOO_OLD = "too_old"  # the reason of what it drops
 
 
 class PolicyAgeFilter(Filter):

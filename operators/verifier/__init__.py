@@ -118,8 +118,7 @@ def verify_batch(
     return [_best(verdicts[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
 
 
-_Typed = tuple[str | None, AnswerType | None]
-"""A reference, and the type that it is given."""
+_Typed = tuple[str | None, AnswerType | None]  # a reference, and the type that it is given
 
 
 def _typed(
