@@ -66,7 +66,7 @@ class NgramDecontaminationFilter(Filter):
     """Whether different numbers are different words (`differ`), or all are the same (`equal`)."""
 
     reasons: ClassVar[Mapping[str, str]] = {
-        "contaminated": "a question of an evaluation set is in the text",
+        "contaminated": "a question of an evaluation set is in the text"
     }
 
     def reads(self) -> Columns:

@@ -62,13 +62,12 @@ class PassRateFilter(Filter):
             right_N, wrong_N = right_and_wrong(table["verdict"])
             rate_G = groups.mean(right_N, right_N | wrong_N)
         rate_N = rate_G[groups.codes_N]
-        return drop(
-            {
-                "not_graded": np.isnan(rate_N),
-                "too_easy": rate_N > self.max,
-                "too_hard": rate_N < self.min,
-            }
-        )
+        masks = {
+            "not_graded": np.isnan(rate_N),
+            "too_easy": rate_N > self.max,
+            "too_hard": rate_N < self.min,
+        }
+        return drop(masks)
 
 
 def _stored(groups: Groups, table: pa.Table) -> Array:

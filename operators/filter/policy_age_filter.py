@@ -35,7 +35,7 @@ class PolicyAgeFilter(Filter):
 
     scope: ClassVar[Scope] = Scope.GROUP
     reasons: ClassVar[Mapping[str, str]] = {
-        TOO_OLD: "a response of the group has a `policy_age` of more than `max_age`",
+        TOO_OLD: "a response of the group has a `policy_age` of more than `max_age`"
     }
 
     def reads(self) -> Columns:

@@ -75,14 +75,13 @@ class DiversityRewardMapper(EmbeddingFields, Mapper):
             embed = self.embedder()
             for rows_BM, grams_BMM in group_grams(texts, groups, used_N, embed):
                 values_N[rows_BM] = _MEASURES[self.measure](grams_BMM)
-        missing = drop(
-            {
-                "not_graded": ungraded_N,
-                "no_response": open_N & ~there_N,
-                "group_too_small": open_N & small_G[groups.codes_N],
-                "zero_mean": open_N & np.isnan(values_N),
-            }
-        )
+        masks = {
+            "not_graded": ungraded_N,
+            "no_response": open_N & ~there_N,
+            "group_too_small": open_N & small_G[groups.codes_N],
+            "zero_mean": open_N & np.isnan(values_N),
+        }
+        missing = drop(masks)
         return component("diversity", np.where(open_N, values_N, 0.0), missing)
 
     def _gates(self, table: pa.Table, groups: Groups) -> tuple[Array, Array]:

@@ -99,11 +99,7 @@ class GdpoAdvantageMapper(Operator):
             distance_N += self.weights[name] * part_N
         alone_N = kept_N & (groups.sum(kept_N)[groups.codes_N] < 2)
         reasons = drop(
-            {
-                "missing_component": missing_N,
-                "no_component": without_N,
-                "group_of_one": alone_N,
-            }
+            {"missing_component": missing_N, "no_component": without_N, "group_of_one": alone_N}
         )
         gone_N = np.asarray(reasons.is_valid())
         distance = pa.array(distance_N, pa.float64(), mask=gone_N)

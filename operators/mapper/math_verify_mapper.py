@@ -214,13 +214,12 @@ def _ungradable(
     distinct = list(dict.fromkeys(pairs))
     texts, given = [text for text, _ in distinct], [each for _, each in distinct]
     reasons = dict(zip(distinct, check_references(texts, answer_types=given), strict=True))
-    return drop(
-        {
-            "no_response": responses.is_null(),
-            "no_reference": references.is_null(),
-            "bad_reference": pa.array([reasons[pair] is not None for pair in pairs], pa.bool_()),
-        }
-    )
+    masks = {
+        "no_response": responses.is_null(),
+        "no_reference": references.is_null(),
+        "bad_reference": pa.array([reasons[pair] is not None for pair in pairs], pa.bool_()),
+    }
+    return drop(masks)
 
 
 def _scatter(values: list[str | None], rows: Array, n: int) -> pa.Array:

@@ -213,8 +213,7 @@ class PromptTemplateMapper(Operator):
         if len(asked) < len(chat):
             found = f"a message in column '{self.question}' has no role"
             raise DataError(
-                f"{found}: {_excerpt(question.as_py())}",
-                "give each message a role and its content",
+                f"{found}: {_excerpt(question.as_py())}", "give each message a role and its content"
             )
         if not any(role != "system" and (content or "").strip() for role, content in asked):
             return []

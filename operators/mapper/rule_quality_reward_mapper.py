@@ -51,12 +51,7 @@ class RuleQualityRewardMapper(Mapper):
     The defaults suit worked solutions of ten to a few hundred words with many numbers.
     """
 
-    dimensions: tuple[Dimension, ...] = (
-        "length",
-        "repetition",
-        "special_characters",
-        "arithmetic",
-    )
+    dimensions: tuple[Dimension, ...] = ("length", "repetition", "special_characters", "arithmetic")
     """What is scored."""
     words: tuple[PositiveInt, PositiveInt] = (10, 300)
     """Fewest and most words with the full score for `length`."""

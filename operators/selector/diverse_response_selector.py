@@ -35,7 +35,7 @@ class DiverseResponseSelector(EmbeddingFields, Filter):
     scope: ClassVar[Scope] = Scope.GROUP
     depends_on: ClassVar[tuple[str, ...]] = ("sentence-transformers", "torch", "transformers")
     reasons: ClassVar[Mapping[str, str]] = {
-        "less_diverse": "k other responses of the prompt differ more from each other",
+        "less_diverse": "k other responses of the prompt differ more from each other"
     }
 
     def reads(self) -> Columns:
