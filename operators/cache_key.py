@@ -82,7 +82,9 @@ def code_version(kind: type[Named]) -> str:
     was_paid_for = issubclass(kind, ResumableOperator) or not issubclass(kind, Operator)
     if not (of_user and was_paid_for):
         codes += [_package_digest(name) for name in _packages(modules - {*of_user})]
-        used = used.union(*map(_imported_by, of_user))
+        for name in of_user:
+            types = [each for each in vars(sys.modules[name]).values() if isinstance(each, type)]
+            used.update(each for each in types if each.__module__ != name)
     parts = [getattr(kind, "code", None), *codes, *_depends_on(used)]
     return xxhash.xxh3_128_hexdigest("\n".join(map(str, parts)).encode())
 
@@ -108,11 +110,6 @@ def _package_digest(name: str) -> str:
         digest.update(f"\n{file.relative_to(folder)}\n".encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()
-
-
-def _imported_by(module: str) -> set[type]:
-    values = list(vars(sys.modules[module]).values())
-    return {each for each in values if isinstance(each, type) and each.__module__ != module}
 
 
 def _depends_on(used: set[type]) -> Iterator[str]:

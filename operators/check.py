@@ -121,7 +121,9 @@ def checked(operator: Operator, change: Change, n: int) -> Change:
                 _broken(operator, f"reason '{slug}' is not declared in `reasons`")
     if change.parents is not None:
         _check_parents(operator, change, n)
-    _check_figures(operator, change, n)
+    for name, figure in change.notes.items():
+        if not isinstance(figure, Real):  # As numpy's numbers are.
+            _broken(operator, f"gave note '{name}' as a {type(figure).__name__}, not as a number")
     return change
 
 
@@ -174,19 +176,6 @@ def _check_parents(operator: Operator, change: Change, n: int) -> None:
     if (born == dropped).any():
         row = int(np.flatnonzero(born == dropped)[0])
         _broken(operator, f"row {row} must have either children or a reason")
-
-
-def _check_figures(operator: Operator, change: Change, n: int) -> None:
-    for name, figure in change.notes.items():
-        if not isinstance(figure, Real):  # As numpy's numbers are.
-            _broken(operator, f"gave note '{name}' as a {type(figure).__name__}, not as a number")
-    failed = change.failed
-    if failed is None:
-        return
-    if not isinstance(failed, np.ndarray) or failed.ndim != 1 or failed.dtype.kind not in "iu":
-        _broken(operator, "gave failed rows that are no array of whole numbers")
-    if len(failed) and (failed.min() < 0 or failed.max() >= n):
-        _broken(operator, f"gave failed rows that are none of the {n}")
 
 
 def _check_whole_groups(operator: Operator, table: pa.Table, change: Change) -> None:

@@ -81,30 +81,22 @@ def know(secret: str | None) -> None:
         _known[secret.strip()] = None
 
 
-def know_environment(name: str) -> None:
-    know(os.environ.get(name))
-
-
 def know_named(fields: Any) -> None:
     """Know the values of the environment variables that a part of a recipe names: `api_key_env` of
     a server, and of `environment` of a program what is named like a secret."""
     if isinstance(fields, Mapping):
         for name, value in fields.items():
             if name == "api_key_env" and isinstance(value, str):
-                know_environment(value)
+                know(os.environ.get(value))
             elif name == "environment" and isinstance(value, (list, tuple)):
-                for each in value:
-                    if isinstance(each, str) and is_secret_name(each):
-                        know_environment(each)
+                named = (each for each in value if isinstance(each, str))
+                for each in filter(_SECRET_NAME.search, named):
+                    know(os.environ.get(each))
             else:
                 know_named(value)
     elif isinstance(fields, (list, tuple)):
         for each in fields:
             know_named(each)
-
-
-def is_secret_name(name: str) -> bool:
-    return bool(_SECRET_NAME.search(name))
 
 
 def redact(text: str) -> str:
