@@ -413,6 +413,15 @@ class Filter(Operator):
         return Change(reasons=self.decide(table))
 
 
+class GroupFilter(Filter):
+    """A filter that keeps or drops all rows of a prompt, by what is in them."""
+
+    scope: ClassVar[Scope] = Scope.GROUP
+
+    def drops_within_groups(self) -> bool:
+        return False
+
+
 Mask: TypeAlias = Any  # bool[N] as a pyarrow array, a numpy array or a list
 
 
@@ -496,23 +505,21 @@ def concatenate(changes: Sequence[Change], sizes: Sequence[int]) -> Change:
         name: pa.chunked_array([part for change in changes for part in _chunks(change, name)])
         for name in first.columns
     }
+    offsets = np.cumsum([0, *sizes[:-1]])
+    parts = list(zip(changes, sizes, offsets, strict=True))
     reasons = pa.concat_arrays(
-        pa.nulls(size, pa.string()) if change.reasons is None else flat(change.reasons)
-        for change, size in zip(changes, sizes, strict=True)
+        pa.nulls(n, pa.string()) if change.reasons is None else flat(change.reasons)
+        for change, n, _ in parts
     )
-    parents = None
+    parents = failed = None
     if any(change.parents is not None for change in changes):
-        offsets = np.cumsum([0, *sizes[:-1]])
-        own = [_parents(change, size) for change, size in zip(changes, sizes, strict=True)]
-        moved = [np.where(r < 0, -1, r + at) for r, at in zip(own, offsets, strict=True)]
-        parents = np.concatenate(moved)
+        own = [(np.arange(n) if c.parents is None else c.parents, at) for c, n, at in parts]
+        parents = np.concatenate([np.where(rows < 0, -1, rows + at) for rows, at in own])
+    if any(change.failed is not None for change in changes):
+        failed = np.concatenate([c.failed + at for c, _, at in parts if c.failed is not None])
     notes: Counter[str] = Counter()
     for change in changes:
         notes.update(change.notes)
-    failed = None
-    if any(change.failed is not None for change in changes):
-        at_K = zip(changes, np.cumsum([0, *sizes[:-1]]), strict=True)
-        failed = np.concatenate([c.failed + at for c, at in at_K if c.failed is not None])
     logged = merge_logged(change.logged for change in changes)
     return Change(columns, reasons, parents, first.without, notes, logged, failed)
 
@@ -547,10 +554,6 @@ def merge_logged(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     others = sum(counts[kind] for kind in kinds[_MOST_KINDS:])
     found = {texts[kind]: counts[kind] for kind in kinds[:_MOST_KINDS]}
     return {**found, OTHER_MESSAGES: found.get(OTHER_MESSAGES, 0) + others} if others else found
-
-
-def _parents(change: Change, n: int) -> NDArray[np.int64]:
-    return np.arange(n) if change.parents is None else np.asarray(change.parents)
 
 
 def _copy(column: Any, start: int, stop: int) -> Any:

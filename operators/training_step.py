@@ -46,6 +46,9 @@ class PerStepOperator(Operator):
 
     _step: StepContext | None = PrivateAttr(None)
 
+    def drops_within_groups(self) -> bool:
+        return False
+
     @property
     def step(self) -> StepContext | None:
         """None offline."""

@@ -13,10 +13,10 @@ from typing_extensions import Self
 from ..columns import numbers, right_and_wrong
 from ..errors import DataError
 from ..groups import Array, Groups
-from ..operator import Columns, Filter, Scope, drop
+from ..operator import Columns, GroupFilter, drop
 
 
-class PassRateFilter(Filter):
+class PassRateFilter(GroupFilter):
     """Drop whole groups whose pass rate is outside [min, max].
 
     The pass rate is the share of `correct` among the responses to a prompt that were graded;
@@ -31,7 +31,6 @@ class PassRateFilter(Filter):
     max: float = Field(1.0, ge=0, le=1)
     """Highest pass rate to keep."""
 
-    scope: ClassVar[Scope] = Scope.GROUP
     estimates: ClassVar[str] = "the pass rate"
     reasons: ClassVar[Mapping[str, str]] = {
         "too_easy": "the pass rate of the prompt is above `max`",
@@ -50,9 +49,6 @@ class PassRateFilter(Filter):
 
     def optional_reads(self) -> Mapping[str, str]:
         return {"pass_rate": "verdict"}
-
-    def drops_within_groups(self) -> bool:
-        return False
 
     def decide(self, table: pa.Table) -> pa.Array:
         groups = Groups.of(table)

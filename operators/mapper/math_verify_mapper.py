@@ -21,19 +21,9 @@ if TYPE_CHECKING:
     from ..verifier import AnswerType
 
 AnswerTypeName = Literal[
-    "number",
-    "expression",
-    "choice",
-    "boolean",
-    "date",
-    "time",
-    "percent",
-    "money",
-    "quantity",
-    "json",
-    "list",
-    "text",
-]
+    "number", "expression", "choice", "boolean", "date", "time", "percent", "money", "quantity",
+    "json", "list", "text",
+]  # fmt: skip
 
 
 class MathVerifyMapper(Mapper):

@@ -69,9 +69,6 @@ class SourceQuotaSelector(PerStepOperator):
     def replaces(self) -> Columns:
         return (RANK,)
 
-    def drops_within_groups(self) -> bool:
-        return False
-
     @field_validator("quotas", mode="before")
     @classmethod
     def _names(cls, value: Any) -> Any:
