@@ -178,7 +178,6 @@ _VERIFIER = ("Verdict", "extract_answer", "verify", "verify_batch")
 
 @cache
 def _by_class() -> dict[str, EntryPoint]:
-    """Built-in operators by the names of their classes."""
     # Also those whose names another distribution has registered, too.
     points = all_entry_points().select(group=OPERATORS.group)
     return {p.attr: p for p in points if p.module.startswith(f"{__name__}.")}

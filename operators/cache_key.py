@@ -31,21 +31,15 @@ import xxhash
 from .config import Named
 from .operator import COMMON_FIELDS, Operator, ResumableOperator, source_state, source_states
 
-SITE = frozenset({"site-packages", "dist-packages"})
-"""Folders of installed packages."""
+SITE = frozenset({"site-packages", "dist-packages"})  # folders of installed packages
 _REJUICE = __name__.partition(".")[0]
 _OPERATORS = __name__.rpartition(".")[0]
 _LARGEST_HASHED = 64 << 20  # bytes
 
 
 def cache_key_json(operator: Operator, *, of_row: bool = False) -> str:
-    """Return the operator's name and its cache-key fields, as canonical JSON.
-
-    Args:
-        operator: the operator.
-        of_row: whether it is for results that are kept row by row. A row that the condition of the
-            step matches has the same result whatever the condition is.
-    """
+    """As canonical JSON. A row that the condition of the step matches has the same result whatever
+    the condition is, so results `of_row`, kept row by row, do without it."""
     fields = operator.cache_key_fields()
     fields = {name: value for name, value in fields.items() if name not in COMMON_FIELDS}
     if operator.where and not of_row:
@@ -54,7 +48,7 @@ def cache_key_json(operator: Operator, *, of_row: bool = False) -> str:
 
 
 def file_state(file: Path) -> str:
-    """Return a hash of a file's content; of a large file, its size and modification time."""
+    """A hash of a file's content; of a large file, its size and modification time."""
     stat = file.stat()
     if stat.st_size > _LARGEST_HASHED:
         return f"{stat.st_size} {stat.st_mtime_ns}"
@@ -88,13 +82,14 @@ def code_version(kind: type[Named]) -> str:
     was_paid_for = issubclass(kind, ResumableOperator) or not issubclass(kind, Operator)
     if not (of_user and was_paid_for):
         codes += [_package_digest(name) for name in _packages(modules - {*of_user})]
-        used = used.union(*map(_imported_by, of_user))
+        for name in of_user:
+            types = [each for each in vars(sys.modules[name]).values() if isinstance(each, type)]
+            used.update(each for each in types if each.__module__ != name)
     parts = [getattr(kind, "code", None), *codes, *_depends_on(used)]
     return xxhash.xxh3_128_hexdigest("\n".join(map(str, parts)).encode())
 
 
 def _module_digest(name: str) -> str | None:
-    """A digest of the code of a loaded module; None where it is in no file."""
     module = sys.modules.get(name)
     file = Path(getattr(module, "__file__", None) or "")
     return code_digest(file, getattr(module, "__package__", None) or "") if file.is_file() else None
@@ -108,19 +103,13 @@ def _packages(modules: Iterable[str]) -> list[str]:
 
 @cache
 def _package_digest(name: str) -> str:
-    """A digest of all source files of a package of rejuice; its version is in one of them."""
+    """All its source files count; the version of rejuice is in one of them."""
     folder = Path(str(sys.modules[name].__file__)).parent
     digest = xxhash.xxh3_128()
     for file in sorted(folder.rglob("*.py")):
         digest.update(f"\n{file.relative_to(folder)}\n".encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()
-
-
-def _imported_by(module: str) -> set[type]:
-    """The classes that a loaded module has imported by name."""
-    values = list(vars(sys.modules[module]).values())
-    return {each for each in values if isinstance(each, type) and each.__module__ != module}
 
 
 def _depends_on(used: set[type]) -> Iterator[str]:
@@ -135,13 +124,9 @@ def _depends_on(used: set[type]) -> Iterator[str]:
 
 
 def code_digest(file: Path, package: str = "") -> str:
-    """A digest of the code of a Python file and of what it imports beside it. Nothing is run.
-
-    Args:
-        file: where it is.
-        package: the full name of the package that it is in, or that it is the `__init__.py` of.
-            Empty: it is in none.
-    """
+    """A digest of the code of a Python file and of what it imports beside it; nothing is run.
+    `package` is the full name of the package that it is in, or is the `__init__.py` of, if there is
+    one."""
     top, folder = package.partition(".")[0], file.parents[package.count(".")]
     # An installed module of one file lies beside all other packages, which are not its own.
     is_alone = not top and folder.name in SITE
@@ -161,7 +146,7 @@ def code_digest(file: Path, package: str = "") -> str:
 
 
 def imported_names(file: Path) -> frozenset[str]:
-    """The full names of what a Python file imports, such as `package.module.function`."""
+    """Full names, such as `package.module.function`."""
     return _parsed(file.read_bytes(), "")[1]
 
 
@@ -178,7 +163,6 @@ def _file_of(module: str, top: str, folder: Path) -> Path | None:
 
 @lru_cache(maxsize=512)
 def _parsed(content: bytes, package: str) -> tuple[str, frozenset[str]]:
-    """A digest of what a source file does, and what it imports."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Those of the source were given when it was loaded.

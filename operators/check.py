@@ -86,19 +86,12 @@ def check_operator(operator: Operator, table: pa.Table) -> Change:
 
 
 def run(operator: Operator, table: pa.Table) -> Change:
-    """Apply `operator` to `table` and check the shape of what comes back.
-
-    Raises:
-        OperatorError: the change does not fit the table or the operator's declarations.
-    """
     whole = operator.scope is Scope.DATASET
     change = operator.apply(operator.digest(table) if whole else table)
-    checked(operator, change, table.num_rows)
-    return change
+    return checked(operator, change, table.num_rows)
 
 
 def checked(operator: Operator, change: Change, n: int) -> Change:
-    """`change`, once it is known to fit a table of n rows and what the operator declares."""
     rows_out = n if change.parents is None else len(change.parents)
     # What an operator that reads ALL will write is only known once it has run.
     if operator.reads() != ALL and set(change.columns) != set(operator.writes()):
@@ -128,26 +121,21 @@ def checked(operator: Operator, change: Change, n: int) -> Change:
                 _broken(operator, f"reason '{slug}' is not declared in `reasons`")
     if change.parents is not None:
         _check_parents(operator, change, n)
-    _check_figures(operator, change, n)
+    for name, figure in change.notes.items():
+        if not isinstance(figure, Real):  # As numpy's numbers are.
+            _broken(operator, f"gave note '{name}' as a {type(figure).__name__}, not as a number")
     return change
 
 
 class RowTypes:
-    """The columns and types that all rows of a resumable operator have, as the first one has them.
-
-    Rows are kept one by one: with other types, they could not be put together at the end.
-    """
+    """The columns and types of the first row of a resumable operator, which all have: rows are kept
+    one by one, and could not be put together otherwise."""
 
     def __init__(self, operator: ResumableOperator) -> None:
         self._operator = operator
         self._types: dict[str, pa.DataType] = {}
 
     def check(self, change: Change) -> Change:
-        """Return the change to a row, once it is known to be like that to the rows before it.
-
-        Raises:
-            OperatorError: it has other columns, or one of another type.
-        """
         types = {name: column.type for name, column in change.columns.items()}
         first = self._types = self._types or types
         if types == first:
@@ -160,7 +148,6 @@ class RowTypes:
 
 
 def shard_values(operator: Operator, digest: pa.Table) -> Array | None:
-    """`operator.shard(digest)`, once it is known to be one number for each row, or None."""
     values_N = operator.shard(digest)
     if values_N is None:
         return None
@@ -173,11 +160,6 @@ def shard_values(operator: Operator, digest: pa.Table) -> Array | None:
 
 
 def check_shard(operator: Operator, change: Change) -> Change:
-    """Return a change to a shard of the rows, once it is known to make no rows.
-
-    Raises:
-        OperatorError: it does.
-    """
     if change.parents is not None:
         _broken(operator, "makes rows, so that shard() must return None")
     return change
@@ -194,19 +176,6 @@ def _check_parents(operator: Operator, change: Change, n: int) -> None:
     if (born == dropped).any():
         row = int(np.flatnonzero(born == dropped)[0])
         _broken(operator, f"row {row} must have either children or a reason")
-
-
-def _check_figures(operator: Operator, change: Change, n: int) -> None:
-    for name, figure in change.notes.items():
-        if not isinstance(figure, Real):  # As numpy's numbers are.
-            _broken(operator, f"gave note '{name}' as a {type(figure).__name__}, not as a number")
-    failed = change.failed
-    if failed is None:
-        return
-    if not isinstance(failed, np.ndarray) or failed.ndim != 1 or failed.dtype.kind not in "iu":
-        _broken(operator, "gave failed rows that are no array of whole numbers")
-    if len(failed) and (failed.min() < 0 or failed.max() >= n):
-        _broken(operator, f"gave failed rows that are none of the {n}")
 
 
 def _check_whole_groups(operator: Operator, table: pa.Table, change: Change) -> None:
@@ -281,13 +250,12 @@ def _check_rows(
         raise
     except Exception as error:
         what = f"fails to process {len(rows)} rows one by one: {type(error).__name__}: {error}"
-        raise _breach(operator, what) from error
+        _broken(operator, what, error)
     if left:
         _broken(operator, f"leaves out row {min(left)} of the {len(rows)} that it was asked for")
 
 
 def _check_chunks(operator: ResumableOperator, table: pa.Table, change: Change) -> None:
-    """Check what is made of two tables at a time, which have the same rows."""
     rows = range(table.num_rows)
     chunk = RowsOfChunk(_declared(operator, table), rows)
     left = {(number, row) for number in range(2) for row in rows}
@@ -308,14 +276,14 @@ def _attempt(operator: Operator, table: pa.Table, on: str) -> Change:
         raise
     except Exception as error:
         # Operators are anybody's code: whatever they raise is reported as theirs, with its cause.
-        raise _breach(operator, f"fails on {on}: {type(error).__name__}: {error}") from error
+        _broken(operator, f"fails on {on}: {type(error).__name__}: {error}", error)
 
 
 def _pickled(operator: Operator) -> Operator:
     try:
         copy: Operator = pickle.loads(pickle.dumps(operator))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise _breach(operator, f"cannot be pickled: {error}") from error
+        _broken(operator, f"cannot be pickled: {error}", error)
     return copy
 
 
@@ -338,18 +306,14 @@ def _splits(operator: Operator, table: pa.Table) -> list[int]:
 
 
 def _with_nulls(table: pa.Table) -> pa.Table:
-    nulled = [
-        column
-        if name == "prompt_id"
-        else pa.concat_arrays(
-            [
-                column.slice(0, max(0, len(column) - 1)).combine_chunks(),
-                pa.nulls(min(1, len(column)), column.type),
-            ]
-        )
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    ]
-    return pa.table(dict(zip(table.column_names, nulled, strict=True)))
+    """The last row is null, but for its group."""
+    last = max(0, table.num_rows - 1)
+    rows = pa.array([*range(last), *([None] if table.num_rows else [])], pa.int64())
+    nulled = table.take(rows)
+    if "prompt_id" in table.column_names:
+        at = table.column_names.index("prompt_id")
+        nulled = nulled.set_column(at, "prompt_id", table["prompt_id"])
+    return nulled
 
 
 def _one_row_groups(table: pa.Table) -> pa.Table:
@@ -360,11 +324,6 @@ def _one_row_groups(table: pa.Table) -> pa.Table:
 
 def _reasons(change: Change, n: int) -> pa.Array:
     return pa.nulls(n, pa.string()) if change.reasons is None else flat(change.reasons)
-
-
-def _rows_in(one: Change, other: Change) -> int:
-    # Where neither change says how many rows it is about, no reason differs.
-    return max((len(c.reasons) for c in (one, other) if c.reasons is not None), default=0)
 
 
 def _same_types(operator: Operator, one: Change, other: Change, after: str) -> None:
@@ -379,16 +338,14 @@ def _equal(operator: Operator, one: Change, other: Change, after: str) -> None:
     for name in one.columns:
         if not _same(one.columns[name], other.columns[name]):
             _broken(operator, f"column '{name}' differs after {after}")
-    n = _rows_in(one, other)
+    # Where neither change says how many rows it is about, no reason differs.
+    n = max((len(each.reasons) for each in (one, other) if each.reasons is not None), default=0)
     if not _same(_reasons(one, n), _reasons(other, n)):
         _broken(operator, f"reasons differ after {after}")
-    if _lineage(one) != _lineage(other):
-        _broken(operator, f"parents differ after {after}")
-
-
-def _lineage(change: Change) -> list[int]:
     # No parents (every row its own) and parents that name no row are not the same.
-    return [-1] if change.parents is None else [int(row) for row in change.parents]
+    lineages = [c.parents if c.parents is None else [*map(int, c.parents)] for c in (one, other)]
+    if lineages[0] != lineages[1]:
+        _broken(operator, f"parents differ after {after}")
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -396,9 +353,6 @@ def _same(one: Any, other: Any) -> bool:
     return repr(one.to_pylist()) == repr(other.to_pylist())
 
 
-def _breach(operator: Operator, what: str) -> OperatorError:
-    return OperatorError(f"{operator.name()} {what}", "see CONTRIBUTING.md, the operator contract")
-
-
-def _broken(operator: Operator, what: str) -> NoReturn:
-    raise _breach(operator, what)
+def _broken(operator: Operator, what: str, cause: Exception | None = None) -> NoReturn:
+    found, right = f"{operator.name()} {what}", "see CONTRIBUTING.md, the operator contract"
+    raise OperatorError(found, right) from cause

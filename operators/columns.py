@@ -33,21 +33,19 @@ _QUOTED = re.compile(r"\s*\[\s*[\"']")
 
 
 def has_box(text: str) -> bool:
-    r"""Return whether a text has a `\boxed{`, closed or not."""
+    """Whether a box begins, closed or not."""
     return bool(_BOX.search(text))
 
 
 def last_box(text: str) -> str | None:
-    r"""Return the content of the last `\boxed{}` of a text; None where its braces are not balanced.
-
-    Example:
-        >>> last_box(r"First 3, so $\boxed{\frac{1}{2}}$ for {x}.")
-        '\\frac{1}{2}'
-    """
+    """The content of the last box; None where its braces are not balanced."""
     opened = list(_BOX.finditer(text))
-    if not opened:
-        return None
-    start, depth = opened[-1].end(), 1
+    return until_closed(text, opened[-1].end()) if opened else None
+
+
+def until_closed(text: str, start: int) -> str | None:
+    r"""What is in the braces that are open at `start`; escaped ones, as in `\{1, 2\}`, are none."""
+    depth = 1
     for brace in _BRACE.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)
         if not depth:
@@ -56,14 +54,8 @@ def last_box(text: str) -> str | None:
 
 
 def listed_answers(text: str) -> list[str] | None:
-    """Return the right answers in a JSON list that begins with a string; None if a text is none.
-
-    A list of numbers is one answer, such as an interval. `['12']` is how Python writes a list.
-
-    Example:
-        >>> listed_answers('["12", "twelve"]'), listed_answers("[1, 2]")
-        (['12', 'twelve'], None)
-    """
+    """The right answers in a JSON list that begins with a string; of numbers it is one answer, such
+    as an interval. `['12']` is how Python writes a list."""
     if not _QUOTED.match(text):
         return None
     try:
@@ -86,12 +78,8 @@ def as_text(answers: Sequence[str]) -> str:
 
 
 def alternatives(reference: str) -> list[str]:
-    """Return the answers each of which is right, in the order in which they are compared.
-
-    Example:
-        >>> alternatives("11 or 13"), alternatives('["12", "twelve"]')
-        (['11 or 13', '11', '13'], ['12', 'twelve'])
-    """
+    """The answers each of which is right, in the order in which they are compared: of `11 or 13`
+    itself, 11 and 13."""
     several = listed_answers(reference)
     if several:
         return several
@@ -104,8 +92,7 @@ def alternatives(reference: str) -> list[str]:
 
 # --- The row contract: names and types of the columns that operators agree on ---------
 
-BoolArray: TypeAlias = NDArray[np.bool_]
-"""bool[N]."""
+BoolArray: TypeAlias = NDArray[np.bool_]  # bool[N]
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 
@@ -182,42 +169,29 @@ RIGHT, WRONG = "correct", ("wrong_answer", "no_answer")
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether values of this type are strings."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def common_type(kinds: Iterable[pa.DataType]) -> pa.DataType:
-    """The type that holds all values of some types; one without values may have none of its own.
-
-    Raises:
-        pyarrow.ArrowTypeError: no type does.
-
-    Example:
-        >>> common_type([pa.int64(), pa.null(), pa.float64()])
-        DataType(double)
-    """
+    """The type that holds all values of some types; one without values may have none of its own."""
     schemas = [pa.schema([("", kind)]) for kind in kinds]
     return pa.unify_schemas(schemas, promote_options="permissive").field("").type
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Return whether values of this type are lists."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def flat(column: Any) -> pa.Array:
-    """Return a column in one piece."""
+    """A column in one piece."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def at_path(table: pa.Table, path: str) -> pa.Array:
-    """Return a column, or with dots a field of its objects, in lists, too.
+    """A column, or with dots a field of its objects, in lists, too.
 
     `response.body.choices` is a field of a field. Of a list of objects `choices.text` is the list
     of their texts. A column whose own name has dots is found by that name.
-
-    Raises:
-        DataError: there is no such field.
     """
     found = find_path(table, path)
     if found is None:
@@ -241,22 +215,13 @@ def find_path(table: pa.Table, path: str) -> pa.Array | None:
 
 
 def column_of(path: str, columns: Collection[str]) -> str | None:
-    """Return the column in which a path begins: of several the one with the longest name.
-
-    Example:
-        >>> column_of("reward_model.ground_truth", ["prompt", "reward_model"])
-        'reward_model'
-    """
+    """The column in which a path begins: of several the one with the longest name."""
     return next((name for name in beginnings(path) if name in columns), None)
 
 
 def columns_of(paths: Iterable[str], columns: Collection[str] | None = None) -> tuple[str, ...]:
-    """Return the columns that paths need, each once.
-
-    Args:
-        paths: as in `at_path`.
-        columns: those that are there; None: not known, so that a dot is that of a path.
-    """
+    """The columns that paths need, each once. Where it is not known which are there, a dot is that
+    of a path."""
     found = (
         (columns is not None and column_of(path, columns)) or path.partition(".")[0]
         for path in paths
@@ -265,31 +230,27 @@ def columns_of(paths: Iterable[str], columns: Collection[str] | None = None) -> 
 
 
 def beginnings(path: str) -> list[str]:
-    """Return the names of columns in which a path may begin, the longest first.
-
-    Example:
-        >>> beginnings("a.b.c")
-        ['a.b.c', 'a.b', 'a']
-    """
     parts = path.split(".")
     return [".".join(parts[:size]) for size in range(len(parts), 0, -1)]
 
 
 def with_items(lists: pa.Array, items: pa.Array, kind: pa.ListType | None = None) -> pa.ListArray:
-    """Lists of the same lengths, and null where they are, with other items.
-
-    Args:
-        lists: of any type of lists; the items of one that is null are not in `flatten`.
-        items: in place of those of `lists.flatten()`.
-        kind: the type of the result; None: lists of the items' type.
-    """
+    """Lists of the same lengths, and null where they are, with other items in place of `flatten`'s,
+    which has none of a list that is null."""
     sizes_N = np.asarray(pc.fill_null(pc.list_value_length(lists), 0), np.int64)
-    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes_N)]), pa.int32())
-    return pa.ListArray.from_arrays(offsets, items, type=kind, mask=lists.is_null())
+    return lists_of(items, sizes_N, np.asarray(lists.is_valid()), kind)
+
+
+def lists_of(
+    items: Any, lengths_N: NDArray[Any], given_N: BoolArray, kind: pa.ListType | None = None
+) -> pa.ListArray:
+    """Lists of so many items each, one after the other, and null where none is given."""
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths_N)]), pa.int32())
+    return pa.ListArray.from_arrays(offsets, items, type=kind, mask=pa.array(~given_N))
 
 
 def field_at(values: pa.Array, path: str) -> pa.Array | None:
-    """Return the field of objects at a path, as in `at_path`; None where they have none."""
+    """As `at_path`; None where the values have no such field."""
     kind = values.type
     if not path or pa.types.is_null(kind):
         return values
@@ -325,16 +286,12 @@ def content_ids(parts: Iterable[Sequence[str | None]]) -> pa.Array:
 
 
 def of_task(table: pa.Table, task: str) -> BoolArray:
-    """Return which rows belong to a task, bool[N]; a null belongs to none."""
+    """bool[N]; a null belongs to no task."""
     return np.asarray(pc.fill_null(pc.equal(table["task"].cast(pa.string()), task), False))
 
 
 def right_and_wrong(verdicts: pa.ChunkedArray) -> tuple[BoolArray, BoolArray]:
-    """Which responses were graded right, and which wrong, each bool[N]; the rest are ungraded.
-
-    Args:
-        verdicts: the column `verdict`. `no_answer` counts as wrong.
-    """
+    """bool[N] each, of a column `verdict`: the rest are ungraded, and `no_answer` is wrong."""
     known = verdicts.cast(pa.string())
     right, wrong = pa.array([RIGHT]), pa.array(WRONG)
     return np.asarray(pc.is_in(known, right)), np.asarray(pc.is_in(known, wrong))
@@ -362,15 +319,7 @@ def component(
 
 
 def numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
-    """Return the numbers of column `name`, float64[N], nan where there is none.
-
-    Raises:
-        DataError: the column does not hold numbers.
-
-    Example:
-        >>> numbers(pa.table({"reward": pa.array([1, None], pa.int64())}), "reward")
-        array([ 1., nan])
-    """
+    """float64[N], nan where there is no number; a DataError where the column has another type."""
     column = table[name]
     kind = column.type
     numeric = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
@@ -381,14 +330,7 @@ def numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
 
 
 def mean_of_lists(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return the mean of each list, float64[N]; null where there is no list, or an empty one.
-
-    nan where an element is null.
-
-    Example:
-        >>> mean_of_lists(pa.array([[1.0, 2.0], None])).to_pylist()
-        [1.5, None]
-    """
+    """float64[N]: null where there is no list, or an empty one; nan where an element is null."""
     lists = ItemsOfLists.of(flat(column))
     with np.errstate(invalid="ignore"):
         mean_N = lists.sum(lists.values_M) / lists.lengths_N
@@ -396,12 +338,7 @@ def mean_of_lists(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def share_of_zeros(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return the share of 0 in each list, float64[N]; null where there is no list, or an empty one.
-
-    Example:
-        >>> share_of_zeros(pa.array([[0.0, 2.0], None])).to_pylist()
-        [0.5, None]
-    """
+    """float64[N]: null where there is no list, or an empty one."""
     lists = ItemsOfLists.of(flat(column))
     share_N = lists.sum(lists.values_M == 0) / np.maximum(lists.lengths_N, 1)
     return pa.array(share_N, mask=lists.lengths_N == 0)
@@ -422,12 +359,6 @@ class ItemsOfLists(NamedTuple):
 
     @classmethod
     def of(cls, lists: pa.Array) -> ItemsOfLists:
-        """Return those of a column.
-
-        Example:
-            >>> ItemsOfLists.of(pa.array([[1.0, 2.0], None])).lengths_N.tolist()
-            [2, 0]
-        """
         if pa.types.is_null(lists.type):
             return cls(np.zeros(len(lists), bool), np.zeros(len(lists), np.int64), np.zeros(0))
         lengths_N = np.asarray(pc.fill_null(pc.list_value_length(lists), 0)).astype(np.int64)
@@ -436,13 +367,32 @@ class ItemsOfLists(NamedTuple):
 
     @property
     def rows_M(self) -> NDArray[np.int64]:
-        """The row of each item, int64[M]. A null may have items behind it, which are left out."""
+        """The row of each item, int64[M]."""
         return np.repeat(np.arange(len(self.lengths_N)), self.lengths_N)
 
     def sum(self, values_M: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the sum over the items of each list, float64[N]."""
         return np.bincount(self.rows_M, values_M, len(self.lengths_N)).astype(np.float64)
 
     def any(self, found_M: BoolArray) -> BoolArray:
-        """Return whether it is true of an item of each list, bool[N]."""
         return self.sum(found_M) > 0
+
+    def only(self, wanted_N: BoolArray) -> ItemsOfLists:
+        """Without those of other rows."""
+        lengths_N = np.where(wanted_N, self.lengths_N, 0)
+        return ItemsOfLists(
+            self.given_N & wanted_N, lengths_N, self.values_M[wanted_N[self.rows_M]]
+        )
+
+    def check_lengths(self, what: str, other: ItemsOfLists, of_other: str) -> None:
+        """Refuse a row that has a list here, and another number of items in the other lists."""
+        wrong_N = self.given_N & (self.lengths_N != other.lengths_N)
+        if wrong_N.any():
+            row = int(np.argmax(wrong_N))
+            found = f"row {row} has {self.lengths_N[row]} values in {what} and "
+            raise DataError(f"{found}{other.lengths_N[row]} {of_other}", "give one for each token")
+
+    def check_finite(self, what: str, right: str) -> None:
+        invalid_M = ~np.isfinite(self.values_M)
+        if invalid_M.any():
+            row = int(self.rows_M[invalid_M][0])
+            raise DataError(f"row {row} has {what} that is null or not finite", right)

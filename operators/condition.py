@@ -41,11 +41,7 @@ Where: TypeAlias = Mapping[str, Wanted]
 
 
 def checked_where(given: Any) -> Any:
-    """Return a `where:` as it was given, once it is known to be one.
-
-    Raises:
-        ValueError: it is none; the message says what would be right.
-    """
+    """A `where:` as it was given, or a ValueError that says what would be right."""
     if not isinstance(given, Mapping) or not given:
         raise ValueError("name a column and its value, such as {data_source: gsm8k}")
     for column, wanted in given.items():
@@ -78,15 +74,7 @@ def _check_range(column: str, wanted: Mapping[Any, Any]) -> None:
 
 
 def matches(where: Where, table: pa.Table) -> BoolArray:
-    """Return which rows match, bool[N]; a null matches only where null is among the values.
-
-    Raises:
-        DataError: a column is missing, or of a type that cannot be compared with what is wanted.
-
-    Example:
-        >>> matches({"level": {"min": 2}}, pa.table({"level": [1, 2, None]})).tolist()
-        [False, True, False]
-    """
+    """bool[N]; a null matches only where null is among the values."""
     found_N = np.ones(table.num_rows, bool)
     for path, wanted in where.items():
         found_N &= _matches(path, wanted, at_path(table, path))
@@ -119,7 +107,7 @@ def _matches(path: str, wanted: Any, values: pa.Array) -> BoolArray:
 
 
 def _equals(values: pa.Array, value: Any) -> BoolArray:
-    """Return which values are equal to one that is of their kind, as the column's type has it."""
+    """`value` is of the kind of the values, and compared as the column's type has it."""
     kind = values.type
     if pa.types.is_floating(kind):
         # 0.1 in YAML is meant to be the 0.1 of a float32 column, too.
@@ -160,7 +148,6 @@ def _values(wanted: Any) -> tuple[Any, ...]:
 
 
 def _range(wanted: Any) -> tuple[float, float] | None:
-    """Return the ends of a range; None: it is none."""
     if isinstance(wanted, ValueRange):
         wanted = wanted.model_dump()
     if not isinstance(wanted, Mapping):
@@ -173,14 +160,8 @@ def _range(wanted: Any) -> tuple[float, float] | None:
 
 
 def exclude_each_other(one: Where | None, other: Where | None) -> bool:
-    """Return whether no row can match both: they want different values of some column.
-
-    None is the condition that all rows match.
-
-    Example:
-        >>> exclude_each_other({"source": ["a", "b"]}, {"source": "c", "level": 1})
-        True
-    """
+    """Whether no row can match both: they want different values of some column. None is the
+    condition that all rows match."""
     if one is None or other is None:
         return False
     return any(_disjoint(wanted, other[path]) for path, wanted in one.items() if path in other)
@@ -205,7 +186,7 @@ def _typed(value: Any) -> tuple[str, Any]:
 
 
 def described(where: Where) -> str:
-    """A condition in words, such as `data_source is gsm8k or math, level from 2 to 4`."""
+    """In words, such as `data_source is gsm8k or math, level from 2 to 4`."""
     return ", ".join(f"{path} {_described(wanted)}" for path, wanted in where.items())
 
 

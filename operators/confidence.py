@@ -24,18 +24,13 @@ def wilson_interval(share: float, n: float) -> Interval95:
     """Wilson's score interval of a share of independent trials.
 
     https://en.wikipedia.org/wiki/Binomial_proportion_confidence_interval#Wilson_score_interval
-
-    Example:
-        >>> wilson_interval(0.0, 100).low
-        0.0
     """
     middle = (share + Z_95**2 / (2 * n)) / (1 + Z_95**2 / n)
     half = Z_95 * sqrt(share * (1 - share) / n + (Z_95 / (2 * n)) ** 2) / (1 + Z_95**2 / n)
     return Interval95(max(0.0, middle - half), min(1.0, middle + half))
 
 
-_ROUNDING = 1e-12
-"""A variance below it is rounding error."""
+_ROUNDING = 1e-12  # a variance below it is rounding error
 
 
 class AccuracyInterval(NamedTuple):
@@ -47,7 +42,7 @@ class AccuracyInterval(NamedTuple):
 
     @classmethod
     def of(cls, mean_P: NDArray[np.float64], responses: int) -> AccuracyInterval:
-        """Return the mean of the accuracies of prompts, which are independent of one another.
+        """The mean of the accuracies of prompts, which are independent of one another.
 
         The responses to one prompt are not. So in [0, 1] it is Wilson's score interval for as many
         independent responses as would have the variance that the prompts have; with one response
@@ -64,15 +59,8 @@ class AccuracyInterval(NamedTuple):
 
 @cache
 def pass_at_k(n: int, right: int, k: int) -> float:
-    """Return the chance that one of k out of n responses is right, of which so many are.
-
-    The unbiased estimator 1 - C(n - c, k) / C(n, k) of Chen et al. 2021, Evaluating large language
-    models trained on code: https://arxiv.org/abs/2107.03374
-
-    Example:
-        >>> pass_at_k(4, 1, 2)
-        0.5
-    """
+    """The unbiased estimator 1 - C(n - c, k) / C(n, k) of Chen et al. 2021, Evaluating large
+    language models trained on code: https://arxiv.org/abs/2107.03374"""
     return 1 - comb(n - right, k) / comb(n, k)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import errno
 import inspect
+import math
 import os
 import re
 from abc import ABC
@@ -19,9 +20,9 @@ from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, FiniteFloat, Tag, field_validator
 
 if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler
@@ -55,12 +56,7 @@ class Config(BaseModel):
 
 
 def check_value(value: Any) -> None:
-    """Check that a value, and what is in it, can be written to a file, and a path be opened.
-
-    Raises:
-        ValueError: a text is not Unicode, a whole number has more than 64 bits, or the system
-            takes no such path.
-    """
+    """Refuse what cannot be written to a file, and a path that cannot be opened."""
     if isinstance(value, str):
         check_text(value)
     elif isinstance(value, Path):
@@ -77,11 +73,7 @@ def check_value(value: Any) -> None:
 
 
 def check_text(text: str) -> None:
-    """Check that a text can be written as UTF-8.
-
-    Raises:
-        ValueError: it has half of a surrogate pair.
-    """
+    """Refuse what UTF-8 cannot express: half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -90,21 +82,13 @@ def check_text(text: str) -> None:
 
 
 def check_integer(number: int, bits: int = 1023) -> None:
-    """Check the size of a whole number.
-
-    Args:
-        number: to be checked.
-        bits: that it may have; by default those of a number that a float can be near.
-
-    Raises:
-        ValueError: it has more.
-    """
+    """By default a float can be near a number of so many bits."""
     if number.bit_length() > bits:
         raise ValueError(f"the number has more than {bits:,} bits; give a smaller one")
 
 
 def _check_path(path: Path) -> None:
-    """Check that the system takes a path, whether there is something or not."""
+    """Whether there is something at the path or not."""
     text = str(path)
     check_text(text)
     if "\0" in text:
@@ -117,13 +101,12 @@ def _check_path(path: Path) -> None:
 
 
 def deciding_fields(config: Config) -> dict[str, Any]:
-    """Return the fields of a config as JSON, without those that do not decide results: the names in
-    `excluded_from_cache_key` of the config, and of configs within it."""
+    """As JSON, without the fields named in `excluded_from_cache_key` of the config, and of configs
+    within it."""
     return config.model_dump(mode="json", exclude=_excluded(config))
 
 
 def _excluded(value: Any) -> dict[Any, Any]:
-    """Return what `model_dump` is to leave out."""
     if isinstance(value, Config):
         names: frozenset[str] = getattr(value, "excluded_from_cache_key", frozenset())
         parts: dict[Any, Any] = {
@@ -154,11 +137,8 @@ def field_docs(model: type[BaseModel]) -> Mapping[str, str]:
 
 @cache
 def _own_docs(model: type) -> dict[str, str]:
-    """Return the docstring of each field that the class itself declares, empty where it has none.
-
-    Raises:
-        OSError, TypeError, SyntaxError: the source of the class is in no file.
-    """
+    """All fields that the class itself declares, with an empty text where there is none; raises
+    where the source of the class is in no file."""
     if not issubclass(model, BaseModel) or model is BaseModel:
         return {}
     (node,) = ast.parse(dedent(inspect.getsource(model))).body
@@ -187,5 +167,42 @@ class Named(Config, ABC):
 
     @classmethod
     def name(cls) -> str:
-        """Return the recipe key: the class name in snake case."""
+        """The recipe key: the class name in snake case."""
         return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+
+
+# --- Numbers that change with the progress of training --------------------------------
+
+
+class WeightSchedule(Config):
+    """A weight that changes with the progress of training."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    from_: FiniteFloat = Field(alias="from")
+    """Weight at the start."""
+    to: FiniteFloat
+    """Weight at the end."""
+    kind: Literal["linear", "cosine"] = "linear"
+    """Linear, or slow at both ends as half a cosine."""
+
+    def at(self, progress: float) -> float:
+        """The weight at `progress` in [0, 1], exactly `from` and `to` at the ends."""
+        cosine = self.kind == "cosine"
+        share = (1 - math.cos(math.pi * progress)) / 2 if cosine else progress
+        return (1 - share) * self.from_ + share * self.to
+
+
+def _weight_tag(weight: Any) -> str:
+    # Discriminated explicitly, so that an error is about the intended kind of weight.
+    return "schedule" if isinstance(weight, (Mapping, WeightSchedule)) else "number"
+
+
+Weight = Annotated[
+    Annotated[FiniteFloat, Tag("number")] | Annotated[WeightSchedule, Tag("schedule")],
+    Discriminator(_weight_tag),
+]
+
+
+def weight_at(weight: Weight, progress: float) -> float:
+    return weight.at(progress) if isinstance(weight, WeightSchedule) else float(weight)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 
 def in_user_cache(name: str) -> Path:
-    """Return a file in rejuice's folder in the user's cache folder."""
     folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(folder) / "rejuice" / name
 
@@ -26,19 +25,12 @@ _KINDS = {
 
 
 class NotAFileError(OSError):
-    """A link, a FIFO, a device or a folder is where a file of rejuice should be.
-
-    Opening one could wait forever, or read and write a file elsewhere.
-    """
+    """Something else is where a file of rejuice should be: to open it could wait forever, or read
+    and write a file elsewhere."""
 
 
 def kind_of(path: Path) -> str | None:
-    """What is at a path, itself and not what it links to: `a file`, `a link`, ...; None: nothing.
-
-    Example:
-        >>> kind_of(Path("/"))
-        'a folder'
-    """
+    """What is at a path, itself and not what it links to: `a file`, `a link`, ..."""
     try:
         mode = path.lstat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -47,45 +39,23 @@ def kind_of(path: Path) -> str | None:
 
 
 def wrong_kind(path: Path, right: str) -> str | None:
-    """What is at a path in the place of `a file` or `a folder`; None: nothing else than that.
-
-    Example:
-        >>> wrong_kind(Path("/"), "a file")
-        'a folder'
-    """
     kind = kind_of(path)
     return None if kind in (None, right) else kind
 
 
 def check_is_file(path: Path) -> None:
-    """Check that a file, or nothing, is at a path.
-
-    Raises:
-        NotAFileError: it is something else.
-    """
+    """Nothing may be there, too."""
     if kind := wrong_kind(path, "a file"):
         found = f"{kind} is where rejuice keeps a file: remove it"
         raise NotAFileError(errno.EINVAL, found, str(path))
 
 
 def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Open a file that rejuice keeps; gives its descriptor.
-
-    Raises:
-        FileNotFoundError: there is none.
-        NotAFileError: something else is there.
-    """
     check_is_file(path)
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
 
 
 def read_file(path: Path) -> bytes:
-    """Return what a file holds that rejuice keeps.
-
-    Raises:
-        FileNotFoundError: there is none.
-        NotAFileError: something else is there.
-    """
     with open(open_file(path), "rb") as file:
         return file.read()
 

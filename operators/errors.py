@@ -15,38 +15,25 @@ from .logs import redact
 
 
 class FirstFailures:
-    """Passes on the first message about each reason and ignores later ones.
-
-    Args:
-        log: called with the message.
-
-    Example:
-        >>> failures = FirstFailures(print)
-        >>> for detail in ("no answer in 5 s", "no answer in 6 s"):
-        ...     failures.report("timeout", f"a prompt failed with timeout: {detail}")
-        a prompt failed with timeout: no answer in 5 s
-    """
+    """Logs the first message about each reason and ignores later ones."""
 
     def __init__(self, log: Callable[[str], object]) -> None:
         self._log = log
         self._reported = set[str]()
 
     def report(self, reason: str, message: str) -> None:
-        """Log `message`, unless a failure for the same reason was reported before."""
         if reason not in self._reported:
             self._reported.add(reason)
             self._log(message)
 
     def clear(self) -> None:
-        """Report every reason again from now on."""
         self._reported.clear()
 
 
 # --- Errors that end a run ------------------------------------------------------------
 
 _LINE_BREAKS = re.compile("\\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\\s*")
-_MOST_SHOWN = 200
-"""Characters of a value that a message quotes."""
+_MOST_SHOWN = 200  # characters of a value that a message quotes
 
 
 class RejuiceError(Exception):
@@ -162,7 +149,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value as messages quote it: as Python writes it, and cut off where it is long."""
+    """As Python writes it, and cut off where it is long."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # It has an integer of more digits than Python writes.
@@ -171,7 +158,6 @@ def shown(value: object) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a text of a user as messages repeat it: cut off where it is long."""
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 

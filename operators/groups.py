@@ -35,12 +35,12 @@ class Groups(NamedTuple):
 
     @classmethod
     def of(cls, table: pa.Table, key: str = "prompt_id") -> Groups:
-        """Return groups of consecutive rows with the same `key` (a null equals a null)."""
+        """Groups of consecutive rows with the same `key` (a null equals a null)."""
         return cls.of_column(table[key])
 
     @classmethod
     def of_column(cls, column: pa.ChunkedArray | pa.Array) -> Groups:
-        """Return groups of consecutive equal values of one column."""
+        """Groups of consecutive equal values of one column."""
         n = len(column)
         if n == 0:
             empty = np.zeros(0, np.int64)
@@ -80,10 +80,8 @@ class Groups(NamedTuple):
         return np.minimum(np.maximum(mean_G, low_G), high_G, where=~np.isnan(mean_G), out=mean_G)
 
     def std(self, values_N: Array, valid_N: Array | None = None, ddof: int = 0) -> Array:
-        """Standard deviation per group over valid rows; nan where too few rows for `ddof`.
-
-        Exactly 0 where the valid values are equal.
-        """
+        """Standard deviation per group over valid rows, exactly 0 where they are equal; nan where
+        there are too few for `ddof`."""
         valid_N = np.ones(len(values_N), bool) if valid_N is None else valid_N
         # Two passes, the mean first, so that no digits cancel.
         mean_N = self.mean(values_N, valid_N)[self.codes_N]
@@ -105,15 +103,8 @@ class Groups(NamedTuple):
 
 
 def stable_order(code_N: Array) -> Array:
-    """Return the stable order of integers from 0 to 2**32 - 1, int64[N].
-
-    By their lower and then by their upper 16 bits, which numpy sorts by counting: a quarter of the
-    time of its sort of int64.
-
-    Example:
-        >>> stable_order(np.array([70000, 1, 70000, 0])).tolist()
-        [3, 1, 0, 2]
-    """
+    """The stable order of integers from 0 to 2**32 - 1: by their lower and then by their upper 16
+    bits, which numpy sorts by counting, in a quarter of the time of its sort of int64."""
     low = np.argsort((code_N & 0xFFFF).astype(np.uint16), kind="stable")
     order: Array = low[np.argsort((code_N >> 16).astype(np.uint16)[low], kind="stable")]
     return order
@@ -143,7 +134,7 @@ def uniform_N(table: pa.Table, *, seed: int, salt: str) -> Array:
 
 
 def uniform_of(bits: Array) -> Array:
-    """Return numbers in [0, 1) of random bits, float64 from uint64."""
+    """Numbers in [0, 1), float64, of random uint64."""
     # The top 53 bits, as many as a float64 holds.
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
@@ -159,9 +150,7 @@ def hash_each(strings: pa.ChunkedArray | pa.Array, *, seed: int = 0) -> Array:
 
 def mix(z: Array) -> Array:
     """A 64-bit finaliser, uint64 to uint64: each input bit flips about half of the output bits.
-
-    Source: Steele, Lea, Flood, Fast splittable pseudorandom number generators, OOPSLA 2014.
-    """
+    Steele, Lea, Flood, Fast splittable pseudorandom number generators, OOPSLA 2014."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     z ^= z >> np.uint64(31)
@@ -169,14 +158,14 @@ def mix(z: Array) -> Array:
 
 
 def scoped_keys(keys_N: Array, prompt_ids: pa.ChunkedArray) -> Array:
-    """Return keys that are equal only where the key and the prompt are equal, uint64[N]."""
+    """Keys that are equal only where the key and the prompt are equal, uint64[N]."""
     groups = Groups.of_column(prompt_ids)
     prompts_G = mix(hash_each(prompt_ids.take(pa.array(groups.starts_G))))
     return mix(keys_N + prompts_G[groups.codes_N])
 
 
 def group_starts(table: pa.Table) -> pa.Array:
-    """Return whether a row is the first of its prompt, bool[N]."""
+    """Whether a row is the first of its prompt."""
     starts_N = np.zeros(table.num_rows, bool)
     starts_N[Groups.of(table).starts_G] = True
     return pa.array(starts_N)
@@ -184,8 +173,7 @@ def group_starts(table: pa.Table) -> pa.Array:
 
 # --- Rows with equal hashes, found by one sort in place -----------------------------
 
-_BLOCK = 1 << 20
-"""Rows for which there are intermediate values at once."""
+_BLOCK = 1 << 20  # rows for which there are intermediate values at once
 
 
 class EqualHashes(NamedTuple):
@@ -204,9 +192,9 @@ class EqualHashes(NamedTuple):
         """Find them among uint64[M].
 
         A hash and its row share one integer while they are sorted: numpy sorts integers in place
-        several times faster than it finds their order, and in half the memory. What fits beside
-        the row are the hash's top bits, so the few rows that agree in these are then compared in
-        all bits.
+        several times faster than it finds their order, and in half the memory. What fits beside the
+        row are the hash's top bits, so the few rows that agree in these are then compared in all
+        bits.
         """
         n = len(hashes_M)
         row_bits = np.uint64(max(n - 1, 1).bit_length())
@@ -235,17 +223,10 @@ class EqualHashes(NamedTuple):
 
 
 def row_type(n: int) -> type[np.int32] | type[np.int64]:
-    """Return the smallest type for the numbers of n rows."""
     return np.int32 if n <= np.iinfo(np.int32).max else np.int64
 
 
 def occurred_before(hashes_M: Array) -> Array:
-    """Return which hashes have occurred before, bool[M].
-
-    Example:
-        >>> occurred_before(np.array([7, 3, 7, 7], np.uint64)).tolist()
-        [False, False, True, True]
-    """
     equal = EqualHashes.of(hashes_M)
     repeated_M = np.zeros(len(hashes_M), bool)
     repeated_M[equal.rows_R[~equal.first_R]] = True
@@ -253,18 +234,8 @@ def occurred_before(hashes_M: Array) -> Array:
 
 
 def average_ranks(codes_N: Array, values_N: Array) -> Array:
-    """Return the place of each value in order of group and value, from 0, float64[N].
-
-    Equal values of a group share the mean of their places, as `rankdata` of scipy has it.
-
-    Args:
-        codes_N: int64, ascending, the group of each value.
-        values_N: float64, finite.
-
-    Example:
-        >>> average_ranks(np.array([0, 0, 0, 1]), np.array([2.0, 1.0, 2.0, 7.0])).tolist()
-        [1.5, 0.0, 1.5, 3.0]
-    """
+    """The place of each value in order of group and value, from 0, as `rankdata` of scipy has it:
+    equal values of a group share the mean of their places. Codes ascend, and values are finite."""
     order_N = np.lexsort((values_N, codes_N))
     codes, values = codes_N[order_N], values_N[order_N]
     new = np.ones(len(order_N), bool)

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from .columns import BoolArray, ItemsOfLists, flat
-from .errors import DataError
+from .columns import ItemsOfLists, flat
 from .groups import Array
 
 REPLAYED_FROM = "replayed_from"
@@ -34,65 +33,42 @@ _BOUND = 20.0  # verl's SAFETY_BOUND: a ratio is within exp(-20) and exp(20)
 class LogRatios(NamedTuple):
     """The log ratios of the tokens of N responses, one response after the other; M of them."""
 
-    known_N: BoolArray  # whether there are log-probabilities by both policies
-    lengths_N: Array  # int64, tokens of each response; 0 where they are not known
-    values_M: Array  # float64
+    tokens: ItemsOfLists
+    """Given where there are log-probabilities by both policies."""
 
     @classmethod
     def of(cls, table: pa.Table) -> LogRatios:
-        """Return those of a table; none are known where it has no `policy_logprobs`.
-
-        Raises:
-            DataError: there is not one log-probability for each token by both policies, or one is
-                not finite.
-        """
+        """None are known where a table has no `policy_logprobs`."""
         if not {POLICY_LOGPROBS, SAMPLED_LOGPROBS} <= {*table.column_names}:
-            rows = table.num_rows
-            return cls(np.zeros(rows, bool), np.zeros(rows, np.int64), np.zeros(0))
+            return cls(ItemsOfLists.of(pa.nulls(table.num_rows)))
         new, old = (ItemsOfLists.of(flat(table[n])) for n in (POLICY_LOGPROBS, SAMPLED_LOGPROBS))
-        known_N = new.given_N & old.given_N
-        wrong_N = known_N & (new.lengths_N != old.lengths_N)
-        if wrong_N.any():
-            row = int(np.flatnonzero(wrong_N)[0])
-            found = f"row {row} has {new.lengths_N[row]} values in {POLICY_LOGPROBS} and "
-            found += f"{old.lengths_N[row]} in {SAMPLED_LOGPROBS}"
-            raise DataError(found, "give one for each token in both")
-        pairs = (each.values_M[known_N[each.rows_M]] for each in (new, old))
-        values_M = np.subtract(*pairs)
-        lengths_N = np.where(known_N, new.lengths_N, 0)
-        if not np.isfinite(values_M).all():
-            at = int(np.flatnonzero(~np.isfinite(values_M))[0])
-            row = int(np.repeat(np.arange(len(lengths_N)), lengths_N)[at])
-            found = f"row {row} has a log-probability that is null or not finite"
-            raise DataError(found, f"look at {POLICY_LOGPROBS} and {SAMPLED_LOGPROBS}")
-        return cls(known_N, lengths_N, values_M)
+        new, old = new.only(old.given_N), old.only(new.given_N)
+        new.check_lengths(POLICY_LOGPROBS, old, f"in {SAMPLED_LOGPROBS}")
+        ratios = new._replace(values_M=new.values_M - old.values_M)
+        right = f"look at {POLICY_LOGPROBS} and {SAMPLED_LOGPROBS}"
+        ratios.check_finite("a log-probability", right)
+        return cls(ratios)
 
     def of_tokens(self) -> Array:
-        """Return the ratio of each token, float64[M]."""
-        return _ratio(self.values_M)
+        return _ratio(self.tokens.values_M)
 
     def of_responses(self) -> Array:
-        """Return the ratio of each response, float64[N]: the product over tokens; nan: unknown."""
-        return np.where(self.known_N, _ratio(self._sums()), np.nan)
+        """The product over tokens, float64[N]; nan: unknown."""
+        return np.where(self.tokens.given_N, _ratio(self.tokens.sum(self.tokens.values_M)), np.nan)
 
     def geometric_means(self) -> Array:
-        """Return the geometric mean over the tokens of each response, float64[N]; nan: unknown."""
-        mean_N = self._sums() / np.maximum(self.lengths_N, 1)
-        return np.where(self.known_N, _ratio(mean_N), np.nan)
+        """Over the tokens of each response, float64[N]; nan: unknown."""
+        mean_N = self.tokens.sum(self.tokens.values_M) / np.maximum(self.tokens.lengths_N, 1)
+        return np.where(self.tokens.given_N, _ratio(mean_N), np.nan)
 
     def columns(self) -> dict[str, pa.Array]:
-        """Return the columns `RATIOS`."""
         found = zip(RATIOS, (self.of_responses(), self.geometric_means()), strict=True)
         return {name: pa.array(values_N, mask=np.isnan(values_N)) for name, values_N in found}
 
     def divergence(self, name: str, of: str | None) -> Array:
-        """Return an estimate of the divergence of the policies at each token, float64[M].
-
-        Args:
-            name: `k1`, `k2` or `k3`, see `importance_weight_mapper`.
-            of: `sum`, `mean` or `max` over the tokens of a response; None: of each by itself.
-        """
-        log_ratio_M = np.clip(self.values_M, -_BOUND, _BOUND)
+        """An estimate `k1`, `k2` or `k3` at each token, float64[M]: see `importance_weight_mapper`;
+        or the `sum`, `mean` or `max` of them over the tokens of its response."""
+        log_ratio_M = np.clip(self.tokens.values_M, -_BOUND, _BOUND)
         if name == "k1":
             value_M = -log_ratio_M
         elif name == "k2":
@@ -101,24 +77,15 @@ class LogRatios(NamedTuple):
             value_M = np.exp(log_ratio_M) - 1 - log_ratio_M
         if of is None:
             return value_M
-        rows_M = self._rows()
+        rows_M = self.tokens.rows_M
         if of == "max":
-            value_N = np.full(len(self.lengths_N), -np.inf)
+            value_N = np.full(len(self.tokens.lengths_N), -np.inf)
             np.maximum.at(value_N, rows_M, value_M)
         else:
-            value_N = np.bincount(rows_M, value_M, len(self.lengths_N)).astype(np.float64)
+            value_N = self.tokens.sum(value_M)
             if of == "mean":
-                value_N = value_N / np.maximum(self.lengths_N, 1)
+                value_N = value_N / np.maximum(self.tokens.lengths_N, 1)
         return value_N[rows_M]
-
-    def _rows(self) -> Array:
-        """Return the response of each token, int64[M]."""
-        return np.repeat(np.arange(len(self.lengths_N)), self.lengths_N)
-
-    def _sums(self) -> Array:
-        size = len(self.lengths_N)
-        sums_N: Array = np.bincount(self._rows(), self.values_M, size).astype(np.float64)
-        return sums_N
 
 
 def _ratio(log_ratio: Array) -> Array:

@@ -53,14 +53,7 @@ class JsonObject(NamedTuple):
 
 
 def json_objects(text: str, *, is_program: bool = True) -> list[JsonObject]:
-    r"""Return the JSON objects in a text, in order, without those within others.
-
-    Example:
-        >>> json_objects('No {braces}. {"answer": {"apples": 3}}')
-        [JsonObject(fields={'answer': {'apples': 3}}, end=38, begin=13)]
-        >>> json_objects(r'{"answer": "\frac{1}{2}"}')[0].fields
-        {'answer': '\\frac{1}{2}'}
-    """
+    """Those within others are not among them."""
     kept = _with_kept_backslashes(text, is_program=is_program)
     found, place = list[JsonObject](), kept.find("{")
     while place >= 0:
@@ -77,16 +70,12 @@ def json_objects(text: str, *, is_program: bool = True) -> list[JsonObject]:
 
 
 def as_utf8(text: str) -> str:
-    """Return a text without what UTF-8 cannot express: half a pair of surrogates becomes a `?`."""
+    """Half a pair of surrogates becomes a `?`."""
     return text.encode(errors="replace").decode()
 
 
 def json_value(text: str) -> Any:
-    """Return a text that is JSON as a whole.
-
-    Raises:
-        ValueError: it is no JSON, or nested too deep.
-    """
+    """A ValueError: the text as a whole is no JSON."""
     try:
         found = _strict.decode(_with_kept_backslashes(text, is_program=True))
         json.dumps(found, ensure_ascii=False).encode()
@@ -122,7 +111,6 @@ def _with_kept_backslashes(text: str, *, is_program: bool) -> str:
 
 
 def _restored(value: Any) -> Any:
-    """Return a value of JSON with its backslashes."""
     if isinstance(value, str):
         return value.replace(_KEPT, "\\")
     if isinstance(value, dict):
@@ -141,12 +129,8 @@ _DEEP = 2048
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return what a JSON text holds, as `json.loads`.
-
-    Raises:
-        ValueError: it is not JSON, its values are nested too deeply, or a whole number has too many
-            digits.
-    """
+    """As `json.loads`, with a ValueError also where values are nested too deeply, or a whole number
+    has too many digits."""
     try:
         return json.loads(text, parse_int=_integer)
     except RecursionError:  # It is no ValueError.
@@ -160,7 +144,7 @@ def _integer(digits: str) -> int:
 
 
 def is_very_deep(text: bytes) -> bool:
-    """Return whether values are nested so deeply that Arrow's parser would overflow its stack."""
+    """Whether Arrow's parser would overflow its stack."""
     start, length = 0, 2 * _DEEP  # Only in a line that is so long.
     while len(text) - start >= length:
         newline = text.rfind(b"\n", start, start + length)
@@ -181,7 +165,7 @@ def _end_of_object(text: bytes, start: int) -> int:
 
 
 def _is_between(text: bytes, newline: int) -> bool:
-    """Return whether the end of a line is between two objects, and not within one."""
+    """Whether the end of a line is between two objects, and not within one."""
     before, after = text[max(0, newline - 8) : newline], text[newline + 1 : newline + 9]
     ends, begins = before.rstrip(b" \t\r"), after.lstrip(b" \t\r\n")
     return ends.endswith(b"}") and (begins.startswith(b"{") or newline + 1 == len(text))

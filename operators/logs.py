@@ -23,12 +23,7 @@ _MAY_BE_HIDDEN = re.compile(r"[^ -~]")
 
 
 def visible(text: str, *, one_line: bool = False) -> str:
-    r"""Return a text with what cannot be seen as escapes, such as `\u001b`.
-
-    Example:
-        >>> visible("a\u202eb")
-        'a\\u202eb'
-    """
+    r"""A text with what cannot be seen as escapes, such as `\u001b`."""
     return _MAY_BE_HIDDEN.sub(lambda found: _shown(found[0], one_line), text)
 
 
@@ -50,10 +45,8 @@ def _shown(character: str, one_line: bool) -> str:
 # within a longer text such as `user:password`. One of fewer than `SHORTEST` characters is not
 # looked for: `EMPTY`, or `x`, is a part of texts that have nothing to do with it.
 
-SHORTEST = 8
-"""Characters that a secret must have at least."""
-REDACTED = "[redacted]"
-"""What a secret is replaced by; within a string of JSON or HTML, too."""
+SHORTEST = 8  # characters that a secret must have at least
+REDACTED = "[redacted]"  # what a secret is replaced by; within a string of JSON or HTML, too
 _NAMES = (
     "ANTHROPIC_API_KEY",
     "AWS_SECRET_ACCESS_KEY",
@@ -76,38 +69,29 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:key|token|secret|passw(?:or)?d|credentials?|authorization)$", re.IGNORECASE
 )
-_ESCAPES = b"bfnrtu"
-"""Letters that JSON has after a backslash."""
+_ESCAPES = b"bfnrtu"  # letters that JSON has after a backslash
 _BACKSLASH = 0x5C
 
 _known: dict[str, None] = {}
 
 
 def know(secret: str | None) -> None:
-    """Redact this secret from now on, unless it is too short."""
+    """Redact it from now on, unless it is too short."""
     if secret and len(secret.strip()) >= SHORTEST:
         _known[secret.strip()] = None
 
 
-def know_environment(name: str) -> None:
-    """Redact the value of an environment variable from now on, if it is set."""
-    know(os.environ.get(name))
-
-
 def know_named(fields: Any) -> None:
-    """Redact the values of the environment variables that a part of a recipe names.
-
-    Those are `api_key_env` of a server, and of `environment` of a program what is named like a
-    secret: `SEARCH_API_KEY`, and not `LANG`.
-    """
+    """Know the values of the environment variables that a part of a recipe names: `api_key_env` of
+    a server, and of `environment` of a program what is named like a secret."""
     if isinstance(fields, Mapping):
         for name, value in fields.items():
             if name == "api_key_env" and isinstance(value, str):
-                know_environment(value)
+                know(os.environ.get(value))
             elif name == "environment" and isinstance(value, (list, tuple)):
-                for each in value:
-                    if isinstance(each, str) and is_secret_name(each):
-                        know_environment(each)
+                named = (each for each in value if isinstance(each, str))
+                for each in filter(_SECRET_NAME.search, named):
+                    know(os.environ.get(each))
             else:
                 know_named(value)
     elif isinstance(fields, (list, tuple)):
@@ -115,13 +99,7 @@ def know_named(fields: Any) -> None:
             know_named(each)
 
 
-def is_secret_name(name: str) -> bool:
-    """Return whether a field or a variable is named as one with a secret, such as `api_key`."""
-    return bool(_SECRET_NAME.search(name))
-
-
 def redact(text: str) -> str:
-    """Return a text without the secrets that are known."""
     for form in _forms(_secrets()):
         if form.part in text:
             text = form.in_text.sub(REDACTED, text)
@@ -129,7 +107,7 @@ def redact(text: str) -> str:
 
 
 def redact_bytes(body: bytes) -> bytes:
-    """Return an answer without the secrets that are known; JSON stays JSON."""
+    """JSON stays JSON."""
     for form in _forms(_secrets()):
         if form.raw_part in body:
             body = form.in_bytes.sub(_unless_escaped, body)
@@ -137,7 +115,7 @@ def redact_bytes(body: bytes) -> bytes:
 
 
 def _secrets() -> tuple[str, ...]:
-    """Return all that are known now: the environment may have changed."""
+    """Not cached: the environment may have changed."""
     found = dict(_known)
     for name in _NAMES:
         found[os.environ.get(name, "").strip()] = None
@@ -164,7 +142,7 @@ class _Form(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _forms(secrets: tuple[str, ...]) -> tuple[_Form, ...]:
-    """Return the longest first: one may be a part of another."""
+    """The longest first: one may be a part of another."""
     found = sorted({each for secret in secrets for each in _written(secret)}, key=len)
     return tuple(map(_form, reversed(found)))
 
@@ -192,7 +170,7 @@ def _form(text: str) -> _Form:
 
 
 def _pattern(character: str) -> str:
-    """Return a character as it is, and as JSON, URLs and HTML write it."""
+    """As it is, and as JSON, URLs and HTML write it."""
     if character.isascii() and character.isalnum():
         return character
     code = f"{ord(character):x}"
@@ -221,10 +199,8 @@ def _unless_escaped(found: re.Match[bytes]) -> bytes:
 
 
 def logger(name: str) -> logging.Logger:
-    """A logger of the standard library, for lines with texts of others, such as a server's message.
-
-    They are made safe here, and not where they are shown: every process has handlers of its own.
-    """
+    """For lines with texts of others, such as a server's message. They are made safe here, and not
+    where they are shown: every process has handlers of its own."""
     found = logging.getLogger(name)
     if _make_safe not in found.filters:
         found.addFilter(_make_safe)

@@ -65,7 +65,7 @@ class Change(NamedTuple):
     failed: NDArray[np.int64] | None = None
 
     def drops_all(self) -> bool:
-        """Return whether every row is dropped."""
+        """Whether every row is dropped."""
         return self.reasons is not None and not self.reasons.null_count
 
 
@@ -85,11 +85,7 @@ class Scope(str, Enum):
 
 
 class ScopeByField:
-    """A scope that depends on the value of a field; of the class itself it is the default.
-
-    Example:
-        >>> scope = ScopeByField("normalise", Scope.GROUP, {"batch_std": Scope.DATASET})
-    """
+    """A scope that depends on the value of a field; of the class itself it is the default."""
 
     def __init__(self, field: str, default: Scope, scopes: Mapping[Any, Scope]) -> None:
         self.field, self.default, self.scopes = field, default, scopes
@@ -172,15 +168,15 @@ class Operator(Named):
 
     @model_serializer(mode="wrap")
     def _without_unset(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """The common fields come last, and where they are not set, they are left out: recipes and
-        cache keys are then as they were before there were such fields."""
+        """The common fields come last, and are left out where they are not set: in recipes and
+        cache keys."""
         fields: dict[str, Any] = handler(self)
         common = {name: fields.pop(name, None) for name in COMMON_FIELDS}
         return fields | {name: value for name, value in common.items() if value is not None}
 
     @classmethod
     def own_fields(cls) -> tuple[str, ...]:
-        """Return the names of its fields, without those that every operator has."""
+        """The names of its fields, without those that every operator has."""
         return tuple(name for name in cls.model_fields if name not in COMMON_FIELDS)
 
     @property
@@ -193,12 +189,12 @@ class Operator(Named):
         return False
 
     def reads(self) -> Columns:
-        """Return columns that must be in the table."""
+        """Columns that must be in the table."""
         return ()
 
     def failed_values(self) -> Mapping[str, frozenset[str]]:
-        """Return columns in which some values say that the row has failed for a reason that another
-        attempt may not meet, with these values: `--retry_missing` computes such rows again, too."""
+        """Columns in which these values say that the row has failed for a reason that another
+        attempt may not meet: `--retry_missing` computes such rows again, too."""
         return {}
 
     def reader_of(self, column: str) -> str:
@@ -207,11 +203,8 @@ class Operator(Named):
         return ""
 
     def optional_reads(self) -> Mapping[str, str]:
-        """Columns that it reads where they are there, each with the column it is a statistic of.
-
-        A recipe in which a step writes the latter after the dataset gave the former is refused: the
-        statistic would be that of other values.
-        """
+        """Columns that it reads where they are there, each with the column it is a statistic of: a
+        recipe in which a step writes the latter after the dataset gave the former is refused."""
         return {}
 
     def paths(self) -> Sequence[str]:
@@ -233,27 +226,21 @@ class Operator(Named):
         return list(dict.fromkeys((*self.reads_of(columns), *of_where)))
 
     def writes(self) -> Columns:
-        """Return columns the operator adds or replaces."""
+        """Columns the operator adds or replaces."""
         return ()
 
     def replaces(self) -> Columns:
-        """Return columns of `writes` that may be in the input: by default those that it also reads.
+        """Columns of `writes` that may be in the input: by default those that it also reads.
 
-        A recipe is refused if a step would replace any other column, of the dataset or of another
-        operator. Columns that the same operator, or the run that made the dataset, has written may
-        always be computed again.
+        A recipe is refused if a step would replace any other column, but for one that the same
+        operator, or the run that made the dataset, has written.
         """
         reads = self.reads()
         return tuple(name for name in self.writes() if reads == ALL or name in reads)
 
     def removes(self) -> Columns:
-        """Return columns of the input that the output no longer has."""
+        """Columns of the input that the output no longer has."""
         return ()
-
-    def removes_of_all(self) -> Columns:
-        """Return columns of the input that no row has after the step: with `where` there are none,
-        as the other rows keep theirs."""
-        return () if self.where else self.removes()
 
     def drops_within_groups(self) -> bool:
         """Whether it may drop some responses to a prompt and keep others, by what is in them.
@@ -265,7 +252,7 @@ class Operator(Named):
         return self.kind is not Kind.MAPPER
 
     def cache_key_fields(self) -> Mapping[str, Any]:
-        """Return what decides the result, as JSON: all fields. Kept results are found again by it.
+        """What decides the result, as JSON: all fields. Kept results are found again by it.
 
         Leave out fields that only say how the work is done (an address, a number of workers), and
         add what the fields do not show (the content of a file that they name).
@@ -273,32 +260,19 @@ class Operator(Named):
         return self.model_dump(mode="json")
 
     def explain(self, row: Mapping[str, Any] | None = None) -> Mapping[str, str]:
-        """Lines that `rejuice explain` adds: about the step, or about a row that it has written.
-
-        Args:
-            row: the row after the step; None: the step itself is explained.
-        """
+        """Lines that `rejuice explain` adds: about the step, or about a row after it."""
         return {}
 
     def preflight(self) -> None:
-        """Check that what it needs is there, such as a server that is up.
-
-        Called before other steps run, so that a run does not end after hours for what could be
-        known at once. By default what `check_files` checks.
-
-        Raises:
-            RejuiceError: it is not there.
-        """
+        """Check that what it needs is there, such as a server that is up, or raise a RejuiceError:
+        before other steps run, so that a run does not end after hours for what could be known at
+        once. By default what `check_files` checks."""
         self.check_files()
 
     def check_files(self) -> None:
-        """Check that packages and folders which it needs are there; nothing in them is read.
-
-        `rejuice check` calls it, and not what opens a stored run, whose folders may be gone.
-
-        Raises:
-            RejuiceError: one does not.
-        """
+        """Check that packages and folders which it needs are there, or raise a RejuiceError;
+        nothing in them is read. `rejuice check` calls it, and not what opens a stored run, whose
+        folders may be gone."""
 
     def digest(self, table: pa.Table) -> pa.Table:
         """For dataset scope: what `apply` needs of a chunk of whole groups, one row for each row.
@@ -309,18 +283,14 @@ class Operator(Named):
         return table.select(self.reads_of(table.column_names))
 
     def shard(self, digest: pa.Table) -> NDArray[np.uint64] | None:
-        """For dataset scope: which rows `apply` may be given without the others, uint64[N].
+        """For dataset scope: which rows `apply` may be given without the others, uint64[N]; None:
+        it needs the digests of all rows together.
 
         Rows with different values are decided independently of one another, of their order, too:
         what becomes of a row is the same whichever rows with other values are in the table, and
         where. Rows with the same value are together and keep their order. So a dataset of any size
-        is decided in parts that fit into memory. A change to rows in shards has no `parents`.
-
-        Args:
-            digest: of some rows; a row has the same value among others.
-
-        Returns:
-            The values. None: `apply` needs the digests of all rows together.
+        is decided in parts that fit into memory. A row has the same value in the digest of any
+        rows, and a change to rows in shards has no `parents`.
         """
         return None
 
@@ -370,29 +340,21 @@ class ResumableOperator(Operator):
 
     @abstractmethod
     def process_rows(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[int, Change]]:
-        """Changes to single rows of `table`, in any order, as they finish.
+        """Changes to single rows of `table`, whole groups as for `apply`, in any order, as they
+        finish.
 
-        Args:
-            table: whole groups, as for `apply`.
-            rows: the rows to process; the others were processed before.
-
-        Yields:
-            A row, and the change to a table of that row alone; each of `rows` once.
+        Yields a row, and the change to a table of that row alone; each of `rows` once. Others were
+        processed before.
         """
 
     def process_chunks(self, chunks: Iterator[RowsOfChunk]) -> Iterator[tuple[int, int, Change]]:
-        """Changes to single rows of several tables, in any order, as they finish.
+        """The number of a table, from 0, a row of it, and the change to a table of that row alone;
+        in any order, as they finish.
 
         By default one table after the other. Override it where the work on a table ends with fewer
         rows under way than could be, as while the longest responses are sampled: rows of the next
-        table can then be begun before.
-
-        Args:
-            chunks: the tables. Take the next when you can begin more rows, not before: it is read
-                from the disk then.
-
-        Yields:
-            The number of a table, from 0, a row of it, and the change to a table of that row alone.
+        table can then be begun before. Take the next when you can begin more rows, not before: it
+        is read from the disk then.
         """
         for number, chunk in enumerate(chunks):
             for row, change in self.process_rows(*chunk):
@@ -411,7 +373,7 @@ class ResumableOperator(Operator):
         return 1, 0
 
     def has_results(self) -> bool:
-        """Return whether it may find results without computing them, as in a cache of its own."""
+        """Whether it may find results without computing them, as in a cache of its own."""
         return False
 
     def close(self) -> None:
@@ -423,7 +385,7 @@ class Mapper(Operator):
 
     @abstractmethod
     def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
-        """Return the columns named in `writes`, each with `table.num_rows` values."""
+        """The columns named in `writes`, each with `table.num_rows` values."""
 
     def notes(self, table: pa.Table, columns: Mapping[str, pa.Array]) -> Mapping[str, float]:
         """Figures for the run report about the columns that `map` returned for a table; none."""
@@ -431,7 +393,7 @@ class Mapper(Operator):
 
     @final
     def apply(self, table: pa.Table) -> Change:
-        """Return the columns of `map`, and the notes."""
+        """The columns of `map`, and the notes."""
         columns = self.map(table)
         return Change(columns=columns, notes=self.notes(table, columns))
 
@@ -447,12 +409,20 @@ class Filter(Operator):
 
     @final
     def apply(self, table: pa.Table) -> Change:
-        """Return the reasons of `decide`."""
+        """The reasons of `decide`."""
         return Change(reasons=self.decide(table))
 
 
-Mask: TypeAlias = Any
-"""bool[N] as a pyarrow array, a numpy array or a list."""
+class GroupFilter(Filter):
+    """A filter that keeps or drops all rows of a prompt, by what is in them."""
+
+    scope: ClassVar[Scope] = Scope.GROUP
+
+    def drops_within_groups(self) -> bool:
+        return False
+
+
+Mask: TypeAlias = Any  # bool[N] as a pyarrow array, a numpy array or a list
 
 
 def drop(masks: Mapping[str, Mask]) -> pa.Array:
@@ -487,8 +457,7 @@ def _as_mask(mask: Mask) -> pa.Array:
 
 OTHER_MESSAGES = "other messages"
 _MOST_KINDS = 20
-_VARYING = re.compile(r"\b(?:0x)?[0-9a-fA-F-]{12,}\b|\d+")
-"""Ids and numbers in a message."""
+_VARYING = re.compile(r"\b(?:0x)?[0-9a-fA-F-]{12,}\b|\d+")  # ids and numbers in a message
 
 
 def surviving_rows(change: Change, n: int) -> NDArray[np.int64] | None:
@@ -503,13 +472,9 @@ def surviving_rows(change: Change, n: int) -> NDArray[np.int64] | None:
 def split(
     change: Change, starts: Sequence[int], only: Container[int] | None = None
 ) -> Iterator[Change]:
-    """Yield the changes to parts of the rows, of which `change` is the change to all.
-
-    Args:
-        change: to all rows.
-        starts: the first row of each part, and the end of the last part.
-        only: the numbers of the parts that are given, from 0 on; None: all.
-    """
+    """The changes to parts of the rows, of which `change` is the change to all. `starts` are the
+    first row of each part and the end of the last; `only` are the numbers of the parts that are
+    given."""
     ends, notes, logged = [int(at) for at in starts], change.notes, change.logged
     if change.parents is not None:
         # A row without a parent goes with the row before it.
@@ -540,34 +505,28 @@ def concatenate(changes: Sequence[Change], sizes: Sequence[int]) -> Change:
         name: pa.chunked_array([part for change in changes for part in _chunks(change, name)])
         for name in first.columns
     }
+    offsets = np.cumsum([0, *sizes[:-1]])
+    parts = list(zip(changes, sizes, offsets, strict=True))
     reasons = pa.concat_arrays(
-        pa.nulls(size, pa.string()) if change.reasons is None else flat(change.reasons)
-        for change, size in zip(changes, sizes, strict=True)
+        pa.nulls(n, pa.string()) if change.reasons is None else flat(change.reasons)
+        for change, n, _ in parts
     )
-    parents = None
+    parents = failed = None
     if any(change.parents is not None for change in changes):
-        offsets = np.cumsum([0, *sizes[:-1]])
-        own = [_parents(change, size) for change, size in zip(changes, sizes, strict=True)]
-        moved = [np.where(r < 0, -1, r + at) for r, at in zip(own, offsets, strict=True)]
-        parents = np.concatenate(moved)
+        own = [(np.arange(n) if c.parents is None else c.parents, at) for c, n, at in parts]
+        parents = np.concatenate([np.where(rows < 0, -1, rows + at) for rows, at in own])
+    if any(change.failed is not None for change in changes):
+        failed = np.concatenate([c.failed + at for c, _, at in parts if c.failed is not None])
     notes: Counter[str] = Counter()
     for change in changes:
         notes.update(change.notes)
-    failed = None
-    if any(change.failed is not None for change in changes):
-        at_K = zip(changes, np.cumsum([0, *sizes[:-1]]), strict=True)
-        failed = np.concatenate([c.failed + at for c, at in at_K if c.failed is not None])
     logged = merge_logged(change.logged for change in changes)
     return Change(columns, reasons, parents, first.without, notes, logged, failed)
 
 
 def interleave(changes: Sequence[Change], rows: Sequence[NDArray[np.integer]]) -> Change:
-    """Return the change to all rows, from the changes to parts whose rows lie between each other.
-
-    Args:
-        changes: to each part, without parents.
-        rows: int[n], the rows of each part; together they are all rows, each once.
-    """
+    """The change to all rows, from changes without parents to parts that lie between each other:
+    the rows of all parts together are all rows, each once."""
     joined = concatenate(changes, [len(part) for part in rows])
     rows_N = np.concatenate(rows)
     order = pa.array(np.argsort(rows_N))
@@ -578,7 +537,7 @@ def interleave(changes: Sequence[Change], rows: Sequence[NDArray[np.integer]]) -
 
 
 def merge_logged(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return how often each kind of message was logged in all parts, the most frequent first.
+    """How often each kind of message was logged in all parts, the most frequent first.
 
     Messages that differ only in numbers and ids are of one kind, which has the text of that one of
     them that sorts first. Of too many kinds, the rarer ones are counted together.
@@ -595,10 +554,6 @@ def merge_logged(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     others = sum(counts[kind] for kind in kinds[_MOST_KINDS:])
     found = {texts[kind]: counts[kind] for kind in kinds[:_MOST_KINDS]}
     return {**found, OTHER_MESSAGES: found.get(OTHER_MESSAGES, 0) + others} if others else found
-
-
-def _parents(change: Change, n: int) -> NDArray[np.int64]:
-    return np.arange(n) if change.parents is None else np.asarray(change.parents)
 
 
 def _copy(column: Any, start: int, stop: int) -> Any:

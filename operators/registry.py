@@ -46,7 +46,7 @@ def build(kind: type[_N], fields: Mapping[str, Any]) -> _N:
 
 
 def _recipe_error(kind: type[BaseModel], error: ValidationError) -> RecipeError:
-    """Return the first problem that pydantic found, in the words of a recipe."""
+    """The first problem that pydantic found, in the words of a recipe."""
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden" and len(first["loc"]) > 1:
@@ -72,7 +72,7 @@ def _recipe_error(kind: type[BaseModel], error: ValidationError) -> RecipeError:
 
 
 def _subfields(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    """Return names of the fields of a field that is a model itself; none where it is not."""
+    """None where the field is no model itself."""
     for name in path:
         info = model.model_fields.get(str(name))
         inner = info.annotation if info else None
@@ -89,25 +89,18 @@ _WHERE = "custom_operator_paths"
 
 
 class Registry(Generic[T]):
-    """The classes of one kind that can be used, by name.
-
-    Args:
-        base: of them all; their entry points are in the group `rejuice.<noun>s`.
-    """
+    """The classes of one kind that can be used, by name."""
 
     def __init__(self, base: type[T]) -> None:
         self._base = base
 
     @property
     def group(self) -> str:
-        """The entry-point group."""
         return f"rejuice.{self._base.noun}s"
 
     def installed(self) -> dict[str, EntryPoint]:
-        """Entry points of all usable classes by name, sorted; nothing is imported.
-
-        Names that are registered more than once are not among them: see `conflicts`.
-        """
+        """Usable entry points, sorted; nothing is imported. Those of `conflicts` are not among
+        them."""
         found = registered(self.group).items()
         return {name: points[0] for name, points in found if len(points) == 1}
 
@@ -121,16 +114,7 @@ class Registry(Generic[T]):
         }
 
     def find(self, name: str, custom: Mapping[str, type[T]] | None = None) -> type[T] | None:
-        """Return the class of that name, or None where nobody registered it.
-
-        Args:
-            name: the recipe key.
-            custom: classes of files, by name.
-
-        Raises:
-            RecipeError: two distributions registered the name.
-            OperatorError: what was registered does not import, or is no such class.
-        """
+        """None where nobody registered it; `custom` are classes of files."""
         if custom and name in custom:
             return custom[name]
         points = registered(self.group).get(name, ())
@@ -139,17 +123,7 @@ class Registry(Generic[T]):
         return self._load(points[0]) if points else None
 
     def get(self, name: str, custom: Mapping[str, type[T]] | None = None) -> type[T]:
-        """Return the class of that name.
-
-        Args:
-            name: the recipe key.
-            custom: classes of files, by name.
-
-        Raises:
-            RecipeError: nobody registered the name (the message suggests the nearest one), or two
-                distributions did.
-            OperatorError: what was registered does not import, or is no such class.
-        """
+        """As `find`, with a RecipeError that suggests the nearest name where there is none."""
         found = self.find(name, custom)
         if found is None:
             known = sorted({*self.installed(), *(custom or {})})
@@ -161,7 +135,7 @@ class Registry(Generic[T]):
         return found
 
     def load_all(self) -> tuple[dict[str, type[T]], dict[str, str]]:
-        """All classes that can be used, by name; and why the other registered ones cannot."""
+        """All classes that can be used; and why the other registered ones cannot."""
         usable: dict[str, type[T]] = {}
         unusable = self.conflicts()
         for name, point in self.installed().items():
@@ -172,12 +146,7 @@ class Registry(Generic[T]):
         return usable, unusable
 
     def load_files(self, paths: Iterable[Path]) -> dict[str, type[T]]:
-        """Return the classes of this kind that Python files, or folders of them, define, by name.
-
-        Raises:
-            RecipeError: a path is missing, does not import, defines no operator, tool or flow, or
-                one whose name is taken, by an installed class or in another file.
-        """
+        """The classes of this kind that Python files, or folders of them, define."""
         defined = (kind for path in paths for kind in _defined_in(path))
         found: dict[tuple[str, str], tuple[Path, type[Named]]] = {}
         for file, kind in defined:
@@ -220,16 +189,14 @@ load_files = OPERATORS.load_files
 
 @cache
 def all_entry_points() -> Any:
-    """Return the entry points of all distributions; to find those of one group is to read all.
-
-    Use its `select(group=...)`, which has one form in all versions of Python.
-    """
+    """All distributions: to find those of one group is to read all. Its `select(group=...)` has
+    one form in all versions of Python."""
     return entry_points()
 
 
 @cache
 def registered(group: str) -> dict[str, tuple[EntryPoint, ...]]:
-    """Return all entry points of a group by name, sorted; nothing is imported."""
+    """All entry points of a group by name, sorted; nothing is imported."""
     found: dict[str, list[EntryPoint]] = {}
     for point in sorted(all_entry_points().select(group=group), key=lambda point: point.name):
         found.setdefault(point.name, []).append(point)
@@ -237,7 +204,7 @@ def registered(group: str) -> dict[str, tuple[EntryPoint, ...]]:
 
 
 def _distinct(points: list[EntryPoint]) -> tuple[EntryPoint, ...]:
-    """Return the entry points of one name, without those that a distribution has listed twice."""
+    """The entry points of one name, without those that a distribution has listed twice."""
     if len(points) == 1:  # Nearly always; to ask for the owner is to parse its metadata.
         return tuple(points)
     by_owner = {(owner(point), point.value): point for point in points}
@@ -245,22 +212,16 @@ def _distinct(points: list[EntryPoint]) -> tuple[EntryPoint, ...]:
 
 
 def owner(point: EntryPoint) -> str:
-    """Return the distribution of an entry point and its version, such as `rejuice 0.4.0`."""
+    """The distribution and its version, such as `rejuice 0.4.0`."""
     dist = point.dist
     return "an unknown distribution" if dist is None else f"{dist.name} {dist.version}"
 
 
 def load_file(path: Path) -> dict[str, type[Operator]]:
-    """Operators defined in a Python file (or in every .py file of a folder), by name.
-
-    Raises:
-        RecipeError: see `Registry.load_files`.
-    """
     return load_files([path])
 
 
 def _defined_in(path: Path) -> list[tuple[Path, type[Named]]]:
-    """Return the operators, tools and flows of a file, or of the files of a folder."""
     found = []
     for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
         module = _import_file(file)

@@ -28,13 +28,10 @@ PROMPT_ROW = "prompt_row"
 """Column of int64, of prompts and of visits: which of the run's prompts it is."""
 
 
-NEVER = int(np.iinfo(np.int64).min)
-"""The last visit of a prompt that had none."""
+NEVER = int(np.iinfo(np.int64).min)  # the last visit of a prompt that had none
 
 
 class StepContext(NamedTuple):
-    """What is known before a training step samples."""
-
     number: int  # from 1
     progress: float  # of training, from 0 to 1
     prompts: int  # that it samples
@@ -49,40 +46,34 @@ class PerStepOperator(Operator):
 
     _step: StepContext | None = PrivateAttr(None)
 
+    def drops_within_groups(self) -> bool:
+        return False
+
     @property
     def step(self) -> StepContext | None:
-        """The training step that it runs before; None offline."""
+        """None offline."""
         return self._step
 
     def at_step(self, step: StepContext) -> Self:
-        """Return the operator for a training step."""
+        """The operator for a training step."""
         copy = self.model_copy()
-        copy.set_step(step)
+        copy._step = step
         return copy
 
-    def set_step(self, step: StepContext) -> None:
-        """Set the training step that it runs before."""
-        self._step = step
-
     def last_visits(self, table: pa.Table) -> Array:
-        """Return the step of the last visit of each prompt; offline, where none is known, 0."""
+        """The step of the last visit of each prompt; offline, where none is known, 0."""
         if self._step is None or PROMPT_ROW not in table.column_names:
             return np.zeros(table.num_rows, np.int64)
         return last_visits(self._step.visits, np.asarray(table[PROMPT_ROW]))
 
     def random(self, seed: int) -> np.random.Generator:
-        """Return random numbers by the operator's own seed, the run's and the step."""
+        """By the operator's own seed, the run's and the step."""
         step = (0, 0) if self._step is None else (self._step.seed, self._step.number)
         return np.random.default_rng([crc32(self.name().encode()), seed, *step])
 
 
 def last_visits(visits: pa.Table, row_P: Array) -> Array:
-    """Return the step of the last visit of each prompt; `NEVER`: there was none.
-
-    Args:
-        visits: those of `StepContext`.
-        row_P: int64[P], which prompts they are.
-    """
+    """The step of the last visit of each prompt `row_P`; `NEVER`: there was none."""
     row_V = np.asarray(visits[PROMPT_ROW])
     size = max(int(row_P.max(initial=-1)), int(row_V.max(initial=-1))) + 1
     last = np.full(size, NEVER)
@@ -92,8 +83,8 @@ def last_visits(visits: pa.Table, row_P: Array) -> Array:
 
 
 def mixed(queues: Sequence[Array], shares: Sequence[float] | Array) -> Array:
-    """Return the rows of some queues in one order, each in its own: of any first k, share * k are
-    of each queue, to the nearest number, as long as there are some of all.
+    """The rows of some queues in one order, each in its own: of any first k, share * k are of each
+    queue, to the nearest number, as long as there are some of all.
 
     The i-th row of a queue with share s is at (i + 1/2) / s; without a share, its rows come last.
     """
@@ -106,7 +97,7 @@ def mixed(queues: Sequence[Array], shares: Sequence[float] | Array) -> Array:
 
 
 def ranks(order_P: Array) -> pa.Array:
-    """Return the rank of each prompt from the prompts in their order, int64[P]."""
+    """From the prompts in their order, int64[P]."""
     rank_P = np.empty(len(order_P), np.int64)
     rank_P[order_P] = np.arange(len(order_P))
     return pa.array(rank_P)

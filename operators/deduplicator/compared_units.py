@@ -3,64 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
+from pydantic import model_validator
+from typing_extensions import Self
 
 from ..arrow_compute import pc
-from ..groups import Array, row_type
-
-ComparedUnit = Literal["response", "prompt"]
-Within = Literal["prompt", "all"]
+from ..groups import Array, group_starts, row_type, scoped_keys
+from ..operator import Columns, Filter, Kind, Scope, drop
 
 
-def checked_unit(unit: ComparedUnit, column: str | None, within: Within | None) -> None:
-    """Refuse fields that do not fit together.
+class TextDeduplicator(Filter):
+    """Base of those that drop repeated texts: only rows with the same key are compared.
 
-    Raises:
-        ValueError: `unit: prompt` with fields that apply only to responses.
+    `reasons` are that of a response, then that of a prompt.
     """
-    if unit == "prompt" and within == "prompt":
-        raise ValueError("unit prompt compares prompts with each other, so within must be all")
-    if unit == "prompt" and column == "response":
-        raise ValueError("unit prompt needs a column that all rows of a prompt share, not response")
+
+    unit: Literal["response", "prompt"] = "response"
+    column: str | None = None
+    """The column to compare, of strings or of messages; by default `response` or `prompt`, as
+    `unit` says. For prompts, the first row of each prompt is compared."""
+    within: Literal["prompt", "all"] | None = None
+    """Compare a response with those to the same prompt (`prompt`, the default) or with those to
+    all prompts (`all`). Prompts are always compared with all others."""
+
+    kind: ClassVar[Kind] = Kind.DEDUPLICATOR
+    scope: ClassVar[Scope] = Scope.DATASET
+
+    @model_validator(mode="after")
+    def _unit_fits(self) -> Self:
+        if self.unit == "prompt" and self.within == "prompt":
+            raise ValueError("unit prompt compares prompts with each other, so within must be all")
+        if self.unit == "prompt" and self.column == "response":
+            found = "unit prompt needs a column that all rows of a prompt share"
+            raise ValueError(f"{found}, not response")
+        return self
+
+    def reads(self) -> Columns:
+        column = self.column or self.unit
+        alone = self.unit == "response" and self.within == "all"
+        return (column,) if alone else ("prompt_id", column)
+
+    def drops_within_groups(self) -> bool:
+        return self.unit == "response"
+
+    def keys(self, table: pa.Table, keys_N: Array, compared_N: Array) -> dict[str, pa.Array]:
+        """The columns of a digest that say which rows are compared: `key`, and for prompts, whose
+        rows all follow the first, `starts`."""
+        if self.unit == "response" and self.within != "all":
+            keys_N = scoped_keys(keys_N, table["prompt_id"])
+        columns = {"key": pa.array(keys_N, mask=~compared_N)}
+        return columns if self.unit == "response" else {**columns, "starts": group_starts(table)}
+
+    def shard(self, digest: pa.Table) -> Array:
+        # A row without a key is compared with none, so it may be in any shard.
+        return self._as_first(_keys(digest), digest)
+
+    def repeats(self, digest: pa.Table, find: Callable[[Array, Array], Array]) -> pa.Array:
+        """Reasons of the rows that repeat another one, which `find` says of rows, ascending, and
+        their keys."""
+        compared_N = np.asarray(digest["key"].is_valid())
+        if self.unit == "prompt":
+            compared_N &= np.asarray(digest["starts"])
+        rows_M = np.flatnonzero(compared_N).astype(row_type(len(compared_N)))
+        keys_N, repeats_N = _keys(digest), np.zeros(digest.num_rows, bool)
+        # All of them, as a rule: then nothing is copied.
+        keys_M = keys_N if len(rows_M) == len(keys_N) else keys_N[rows_M]
+        repeats_N[rows_M] = find(rows_M, keys_M)
+        of_response, of_prompt = self.reasons
+        reason = of_response if self.unit == "response" else of_prompt
+        return drop({reason: self._as_first(repeats_N, digest)})
+
+    def _as_first(self, values_N: Array, digest: pa.Table) -> Array:
+        if self.unit == "response":
+            return values_N
+        starts_N = np.asarray(digest["starts"])
+        first_N: Array = values_N[starts_N][np.cumsum(starts_N) - 1]
+        return first_N
 
 
-def repeats(digest: pa.Table, unit: ComparedUnit, find: Callable[[Array], Array]) -> Array:
-    """Return which rows repeat an earlier one, bool[N].
-
-    Args:
-        digest: with the column `key`, null if there is nothing to compare; for prompts also
-            `starts`, because a whole group follows its first row.
-        unit: what is compared.
-        find: from int[M] rows to compare, ascending, to bool[M] which of them are repeats.
-    """
-    compared_N = np.asarray(digest["key"].is_valid())
-    if unit == "prompt":
-        compared_N &= np.asarray(digest["starts"])
-    rows_M = np.flatnonzero(compared_N).astype(row_type(len(compared_N)))
-    repeats_N = np.zeros(digest.num_rows, bool)
-    repeats_N[rows_M] = find(rows_M)
-    return _as_first(repeats_N, digest) if unit == "prompt" else repeats_N
-
-
-def shard(digest: pa.Table, unit: ComparedUnit) -> Array:
-    """Return the shard of each row, uint64[N]: only rows with the same key are ever compared.
-
-    A row without a key is compared with none, so it may be in any shard. All rows of a prompt are
-    in that of its first row.
-
-    Args:
-        digest: as for `repeats`.
-        unit: what is compared.
-    """
-    keys_N = np.asarray(pc.fill_null(digest["key"], 0))
-    return _as_first(keys_N, digest) if unit == "prompt" else keys_N
-
-
-def _as_first(values_N: Array, digest: pa.Table) -> Array:
-    """For each row the value of the first row of its group."""
-    starts_N = np.asarray(digest["starts"])
-    first_N: Array = values_N[starts_N][np.cumsum(starts_N) - 1]
-    return first_N
+def _keys(digest: pa.Table) -> Array:
+    return np.asarray(pc.fill_null(digest["key"], 0))

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field, model_validator
-from typing_extensions import Self
+from pydantic import Field
 
-from ..arrow_compute import pc
-from ..groups import Array, EqualHashes, group_starts, mix, occurred_before, row_type, scoped_keys
-from ..operator import Columns, Filter, Kind, Scope, drop
+from ..groups import Array, EqualHashes, mix, occurred_before, row_type
 from ..text.minhash import PERMUTATIONS, jaccard, signatures
 from ..text.tokens import texts_of
-from .compared_units import ComparedUnit, Within, checked_unit, repeats, shard
+from .compared_units import TextDeduplicator
 
 # --- Which texts nearly repeat an earlier one, from their MinHash signatures ----------
 # Ten million signatures are 1.3 GB. They stay where they are, as a rule in mapped files: one band
 # of hashes is gathered at a time, and of whole signatures only those of candidate pairs.
 
-_BLOCK = 1 << 16
-"""Pairs whose signatures are compared at once."""
+_BLOCK = 1 << 16  # pairs whose signatures are compared at once
 _MOST_PAIRS = 1 << 23
 """Near pairs that are kept at once, 8 bytes each; they are sorted, which takes as much again."""
 
@@ -42,7 +38,7 @@ class Signatures:
 
     @classmethod
     def of_column(cls, column: pa.ChunkedArray) -> Signatures:
-        """Return the values of fixed_size_binary[N], null or not."""
+        """The values of fixed_size_binary[N], null or not."""
         size = PERMUTATIONS
         return cls(
             [
@@ -58,11 +54,10 @@ class Signatures:
         return int(self._starts[-1]) if self._rows_M is None else len(self._rows_M)
 
     def select(self, rows: Array) -> Signatures:
-        """Return some of these rows, ascending."""
         return Signatures(self._parts, rows if self._rows_M is None else self._rows_M[rows])
 
     def take(self, rows_K: Array) -> Array:
-        """Return the signatures of some of these rows, in any order: uint8[K, PERMUTATIONS]."""
+        """In any order, uint8[K, PERMUTATIONS]."""
         rows_K = rows_K if self._rows_M is None else self._rows_M[rows_K]
         taken_KP = np.empty((len(rows_K), PERMUTATIONS), np.uint8)
         part_K = np.searchsorted(self._starts, rows_K, side="right") - 1
@@ -74,13 +69,8 @@ class Signatures:
         return taken_KP
 
     def hashes(self, keys_M: Array, word: np.dtype[np.unsignedinteger], words: slice) -> Array:
-        """Return one hash of some words of each signature and of its row's key, uint64[M].
-
-        Args:
-            keys_M: uint64[M].
-            word: what a signature is taken for a sequence of.
-            words: which of them.
-        """
+        """One hash of some words of each signature, as a sequence of `word`, and of its row's
+        key."""
         hashes_M = np.empty(len(self), np.uint64)
         rows_M, bounds = self._rows_M, self._starts
         if rows_M is not None:
@@ -96,13 +86,8 @@ class Signatures:
 
 
 def near_repeats(signatures: Signatures, keys_M: Array, threshold: float) -> Array:
-    """Return which rows have a near duplicate before them that is itself kept, bool[M].
-
-    Args:
-        signatures: of M rows.
-        keys_M: uint64[M]; rows with different keys are not compared.
-        threshold: smallest estimated Jaccard similarity.
-    """
+    """Which rows have a near duplicate before them that is itself kept, bool[M]; rows with
+    different keys are not compared."""
     # Equal signatures first, so that a repeated text is compared only once.
     eights = np.dtype(np.uint64)
     dropped_M = occurred_before(signatures.hashes(keys_M, eights, slice(None)))
@@ -112,7 +97,7 @@ def near_repeats(signatures: Signatures, keys_M: Array, threshold: float) -> Arr
 
 
 def _drops(signatures: Signatures, keys_M: Array, threshold: float) -> Array:
-    """Return which rows are dropped, bool[M], where no two rows have the same key and signature.
+    """As `near_repeats`, where no two rows have the same key and signature.
 
     Most rows may be near duplicates of each other, and have dozens of pairs each. So where there
     are too many pairs, only those of the earlier rows are collected at first; then it is known
@@ -139,18 +124,8 @@ def _drops(signatures: Signatures, keys_M: Array, threshold: float) -> Array:
 def _near_pairs(
     signatures: Signatures, keys_M: Array, threshold: float, later_rows: range, drops: bytearray
 ) -> Array | None:
-    """Verified pairs, as later row * M + earlier row, int64, ascending.
-
-    Args:
-        signatures: of M rows.
-        keys_M: uint64[M]; rows of other keys are not compared.
-        threshold: smallest estimated Jaccard similarity.
-        later_rows: the later rows of the pairs.
-        drops: which rows before those are dropped, and need not be compared with.
-
-    Returns:
-        The pairs, or None if there are too many of them and several later rows.
-    """
+    """Verified pairs, as later row * M + earlier row, ascending; None if there are too many of them
+    and several later rows. Rows before those that are in `drops` are not compared with."""
     n, found, size = len(keys_M), [np.zeros(0, np.int64)], 0
     dropped_M = np.frombuffer(drops, bool)
     for hashes_M in _bands(signatures, keys_M, rows_per_band(threshold)):
@@ -171,7 +146,7 @@ def _near_pairs(
 
 
 def _candidates(equal: EqualHashes) -> Iterator[tuple[Array, Array]]:
-    """Yield pairs of rows with the same band, in blocks of (later rows, earlier rows).
+    """Pairs of rows with the same band, in blocks of (later rows, earlier rows).
 
     Each row with the first of its bucket and with the previous one. Not all pairs, of which a large
     bucket has too many; similar rows share several buckets.
@@ -206,7 +181,7 @@ def _bands(signatures: Signatures, keys_M: Array, rows: int) -> Iterator[Array]:
 # --- Keep the first of nearly equal responses, or of nearly equal prompts -------------
 
 
-class MinhashDeduplicator(Filter):
+class MinhashDeduplicator(TextDeduplicator):
     """Drop responses that nearly repeat an earlier one, or prompts that do.
 
     Two texts are near duplicates if the Jaccard similarity of their token n-grams is at least
@@ -220,15 +195,9 @@ class MinhashDeduplicator(Filter):
     https://doi.org/10.1109/SEQUEN.1997.666900.
     """
 
-    unit: ComparedUnit = "response"
+    unit: Literal["response", "prompt"] = "response"
     """What repeats: `response` drops rows; `prompt` drops all rows of a prompt whose text an
     earlier prompt nearly had, and leaves the responses within a prompt alone."""
-    column: str | None = None
-    """The column to compare, of strings or of messages; by default `response` or `prompt`, as
-    `unit` says. For prompts, the first row of each prompt is compared."""
-    within: Within | None = None
-    """Compare a response with those to the same prompt (`prompt`, the default) or with those to
-    all prompts (`all`). Prompts are always compared with all others."""
     threshold: float = Field(0.7, ge=0.2, le=1)
     """Smallest Jaccard similarity of near duplicates."""
     ngram: int = Field(3, ge=1, le=32)
@@ -241,54 +210,27 @@ class MinhashDeduplicator(Filter):
     other numbers is another problem. Numbers are digits (`-2`, `3.50`, `1,000`) and English words
     from two upwards (`three`, `dozen`, `half`)."""
 
-    kind: ClassVar[Kind] = Kind.DEDUPLICATOR
-    scope: ClassVar[Scope] = Scope.DATASET
     reasons: ClassVar[Mapping[str, str]] = {
         "near_duplicate": "an earlier response has nearly the same text",
         "near_duplicate_prompt": "an earlier prompt has nearly the same text",
     }
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        checked_unit(self.unit, self.column, self.within)
-        return self
-
-    def reads(self) -> Columns:
-        column = self.column or self.unit
-        alone = self.unit == "response" and self.within == "all"
-        return (column,) if alone else ("prompt_id", column)
-
-    def drops_within_groups(self) -> bool:
-        return self.unit == "response"
 
     def digest(self, table: pa.Table) -> pa.Table:
         """Signature and key per row: only rows with the same key can be near duplicates."""
         texts = texts_of(table[self.column or self.unit])
         signatures_NK, numbers_N = signatures(texts, ngram=self.ngram, lowercase=self.lowercase)
         keys_N = numbers_N if self.keep_different_numbers else np.zeros_like(numbers_N)
-        if self.unit == "response" and self.within != "all":
-            keys_N = scoped_keys(keys_N, table["prompt_id"])
-        columns = {
-            "key": pa.array(keys_N, mask=np.asarray(texts.is_null())),
-            "signature": pa.FixedSizeBinaryArray.from_buffers(
-                pa.binary(PERMUTATIONS), len(texts), [None, pa.py_buffer(signatures_NK)]
-            ),
-        }
-        if self.unit == "prompt":
-            columns["starts"] = group_starts(table)
-        return pa.table(columns)
-
-    def shard(self, digest: pa.Table) -> Array:
-        return shard(digest, self.unit)
+        signed = pa.FixedSizeBinaryArray.from_buffers(
+            pa.binary(PERMUTATIONS), len(texts), [None, pa.py_buffer(signatures_NK)]
+        )
+        keys = self.keys(table, keys_N, np.asarray(texts.is_valid()))
+        return pa.table({**keys, "signature": signed})
 
     def decide(self, table: pa.Table) -> pa.Array:
-        keys_N = np.asarray(pc.fill_null(table["key"], 0))
         signed = Signatures.of_column(table["signature"])
 
-        def find(rows: Array) -> Array:
-            if len(rows) == len(keys_N):  # All of them, as a rule: then nothing is copied.
-                return near_repeats(signed, keys_N, self.threshold)
-            return near_repeats(signed.select(rows), keys_N[rows], self.threshold)
+        def find(rows: Array, keys_M: Array) -> Array:
+            own = signed if len(rows) == len(signed) else signed.select(rows)
+            return near_repeats(own, keys_M, self.threshold)
 
-        slug = "near_duplicate" if self.unit == "response" else "near_duplicate_prompt"
-        return drop({slug: repeats(table, self.unit, find)})
+        return self.repeats(table, find)

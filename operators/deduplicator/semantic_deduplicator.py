@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -13,33 +13,23 @@ from typing_extensions import Self
 from ..arrow_compute import pc
 from ..columns import flat, is_list, numbers
 from ..errors import DataError, needs
-from ..groups import Array, group_starts, scoped_keys
-from ..operator import Columns, Filter, Kind, Scope, drop
+from ..groups import Array, group_starts
+from ..operator import Columns
 from ..text.embedding import EmbeddingFields, usable_texts
 from ..text.tokens import texts_of
-from .compared_units import ComparedUnit, Within, checked_unit, repeats, shard
+from .compared_units import TextDeduplicator
 
 # --- Which vectors are near one that stays ---------------------------------------------
 
-_BLOCK = 2048
-"""Vectors that are compared with those that stay at once."""
-_EXACT = 1 << 15
-"""Up to so many vectors, each is compared with each that stays."""
-_PROBES = 24
-"""Clusters that are searched, of 2 sqrt(M)."""
-_ROUNDING = 1e-5
-"""What rounding to half precision may take from the cosine of equal texts."""
+_BLOCK = 2048  # vectors that are compared with those that stay at once
+_EXACT = 1 << 15  # up to so many vectors, each is compared with each that stays
+_PROBES = 24  # clusters that are searched, of 2 sqrt(M)
+_ROUNDING = 1e-5  # what rounding to half precision may take from the cosine of equal texts
 
 
 class Vectors:
-    """Vectors of N rows in parts, such as mapped record batches, which are never joined.
-
-    Args:
-        column: large_binary[N], float16 of one length each; null where there is none.
-
-    Raises:
-        DataError: they differ in length.
-    """
+    """Vectors of N rows in parts, such as mapped record batches, which are never joined; of
+    large_binary, float16 of one length each, null where there is none."""
 
     def __init__(self, column: pa.ChunkedArray) -> None:
         sizes = pc.unique(pc.binary_length(column)).drop_null().to_pylist()
@@ -64,7 +54,7 @@ class Vectors:
         self._starts = np.cumsum([0, *map(len, self._parts)])
 
     def take(self, rows: Array) -> Array:
-        """Return the vectors of some rows, float32[R, D] of unit norm."""
+        """float32[R, D] of unit norm."""
         place_R = self._place_N[rows]
         part_R = np.searchsorted(self._starts, place_R, side="right") - 1
         taken = np.empty((len(rows), self.dimensions), np.float32)
@@ -76,18 +66,10 @@ class Vectors:
 
 
 def near_kept(vectors: Vectors, rows_M: Array, threshold: float) -> Array:
-    """Return which rows are near one before them that itself stays, bool[M].
+    """Which rows, the most wanted first, are near one before them that itself stays, bool[M].
 
     Up to 32,768 rows are compared exactly. More are compared with those of the nearest clusters
     (faiss, an inverted file), by which a few near ones are missed.
-
-    Args:
-        vectors: of these and of other rows.
-        rows_M: the rows, the most wanted first.
-        threshold: smallest cosine of near ones.
-
-    Raises:
-        RecipeError: there are more, and faiss is not installed.
     """
     near = threshold - _ROUNDING
     kept = _Exact() if len(rows_M) <= _EXACT else _Clustered(vectors, rows_M)
@@ -106,13 +88,11 @@ def near_kept(vectors: Vectors, rows_M: Array, threshold: float) -> Array:
 
 
 class _Exact:
-    """Vectors that stay, each of which is compared."""
-
     def __init__(self) -> None:
         self._parts: list[Array] = []
 
     def best(self, block_BD: Array) -> Array:
-        """Return the highest cosine of each with one that stays, float32[B]; -1 without any."""
+        """The highest cosine of each with one that stays, float32[B]; -1 without any."""
         best_B = np.full(len(block_BD), -1, np.float32)
         for part in self._parts:
             np.maximum(best_B, (block_BD @ part.T).max(axis=1, initial=-1), out=best_B)
@@ -123,8 +103,6 @@ class _Exact:
 
 
 class _Clustered:
-    """Vectors that stay, by cluster."""
-
     def __init__(self, vectors: Vectors, rows_M: Array) -> None:
         needs(f"comparing more than {_EXACT:,} texts", "rejuice[semantic]", "faiss")
         import faiss
@@ -149,7 +127,6 @@ class _Clustered:
         self._index.nprobe = _PROBES
 
     def best(self, block_BD: Array) -> Array:
-        """Return the cosine of each with the nearest that stays, float32[B]; -1 without any."""
         best_B = np.full(len(block_BD), -1, np.float32)
         if self._index.ntotal:
             _, nearest_B1 = self._index.search(block_BD, 1)
@@ -167,7 +144,7 @@ class _Clustered:
 # --- Keep one of texts that mean the same ----------------------------------------------
 
 
-class SemanticDeduplicator(EmbeddingFields, Filter):
+class SemanticDeduplicator(EmbeddingFields, TextDeduplicator):
     """Drop responses, or prompts, whose embedding is near that of one that stays.
 
     Two texts repeat each other if the cosine of their embeddings is at least `threshold`. `keep`
@@ -186,15 +163,9 @@ class SemanticDeduplicator(EmbeddingFields, Filter):
         DataError: stored vectors differ in length, or one is zero or not finite.
     """
 
-    unit: ComparedUnit = "response"
+    unit: Literal["response", "prompt"] = "response"
     """What repeats: `response` drops rows; `prompt` drops all rows of a prompt that means what
     another one does, and leaves the responses within a prompt alone."""
-    column: str | None = None
-    """The column to compare, of strings or of messages; by default `response` or `prompt`, as
-    `unit` says. For prompts, the first row of each prompt is compared."""
-    within: Within | None = None
-    """Compare a response with those to the same prompt (`prompt`, the default) or with those to
-    all prompts (`all`). Prompts are always compared with all others."""
     threshold: float = Field(0.95, gt=0, le=1)
     """Smallest cosine of texts that mean the same; it depends on the model."""
     keep: Literal["first", "longest", "highest"] = "first"
@@ -205,8 +176,6 @@ class SemanticDeduplicator(EmbeddingFields, Filter):
     """A column with the embeddings, lists of numbers. Without it, set `backend:
     sentence_transformers` and `model`."""
 
-    kind: ClassVar[Kind] = Kind.DEDUPLICATOR
-    scope: ClassVar[Scope] = Scope.DATASET
     depends_on: ClassVar[tuple[str, ...]] = (
         "faiss-cpu", "sentence-transformers", "torch", "transformers",
     )  # fmt: skip
@@ -217,7 +186,6 @@ class SemanticDeduplicator(EmbeddingFields, Filter):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        checked_unit(self.unit, self.column, self.within)
         if (self.keep == "highest") != (self.by is not None):
             raise ValueError("keep highest needs by, the column of numbers, and nothing else does")
         if (self.vectors is None) == (self.model is None):
@@ -225,35 +193,24 @@ class SemanticDeduplicator(EmbeddingFields, Filter):
         return self
 
     def reads(self) -> Columns:
-        alone = self.unit == "response" and self.within == "all"
-        named = (self.column or self.unit, self.by, self.vectors)
-        return (*(() if alone else ("prompt_id",)), *filter(None, named))
-
-    def drops_within_groups(self) -> bool:
-        return self.unit == "response"
+        return (*super().reads(), *filter(None, (self.by, self.vectors)))
 
     def digest(self, table: pa.Table) -> pa.Table:
         """Vector, key and order of each row: only rows with the same key are compared."""
         texts = texts_of(table[self.column or self.unit])
         compared_N = usable_texts(texts)
-        columns = dict[str, Any]()
         if self.unit == "prompt":
-            columns["starts"] = group_starts(table)
-            compared_N &= np.asarray(columns["starts"])
+            compared_N &= np.asarray(group_starts(table))
         if self.vectors is not None:
             compared_N &= np.asarray(table[self.vectors].is_valid())
-        keys_N = np.zeros(len(texts), np.uint64)
-        if self.unit == "response" and self.within != "all":
-            keys_N = scoped_keys(keys_N, table["prompt_id"])
-        columns |= {
-            "key": pa.array(keys_N, mask=~compared_N),
+        columns = {
             "vector": _packed(self._embedded(table, texts, compared_N), compared_N),
             "order": pa.array(self._order(table, texts)),
         }
-        return pa.table(columns)
+        return pa.table(self.keys(table, np.zeros(len(texts), np.uint64), compared_N) | columns)
 
     def _embedded(self, table: pa.Table, texts: pa.Array, compared_N: Array) -> Array:
-        """Return the vectors of the rows that are compared, float16[R, D] of unit norm."""
+        """float16[R, D] of unit norm, for the rows that are compared."""
         rows = pa.array(np.flatnonzero(compared_N))
         if not len(rows):
             return np.zeros((0, 1), np.float16)
@@ -270,36 +227,31 @@ class SemanticDeduplicator(EmbeddingFields, Filter):
         return unit
 
     def _order(self, table: pa.Table, texts: pa.Array) -> Array:
-        """Return what decides which row stays, the lowest first, float64[N]."""
+        """What decides which row stays, the lowest first, float64[N]."""
         if self.by is not None:
             return np.nan_to_num(-numbers(table, self.by), nan=np.inf)
         if self.keep == "longest":
             return -np.asarray(pc.utf8_length(texts).fill_null(0), np.float64)
         return np.zeros(len(texts))
 
-    def shard(self, digest: pa.Table) -> Array:
-        return shard(digest, self.unit)
-
     def decide(self, table: pa.Table) -> pa.Array:
-        keys_N, order_N = np.asarray(pc.fill_null(table["key"], 0)), np.asarray(table["order"])
-        vectors = Vectors(table["vector"])
+        order_N, vectors = np.asarray(table["order"]), Vectors(table["vector"])
 
-        def find(rows: Array) -> Array:
+        def find(rows: Array, keys_M: Array) -> Array:
             # Those with the same key together, in each the most wanted first.
-            order = np.lexsort((rows, order_N[rows], keys_N[rows]))
-            starts = np.flatnonzero(np.diff(keys_N[rows[order]])) + 1
+            order = np.lexsort((rows, order_N[rows], keys_M))
+            starts = np.flatnonzero(np.diff(keys_M[order])) + 1
             dropped_M = np.zeros(len(rows), bool)
             for own in np.split(order, starts):
                 if len(own) > 1:
                     dropped_M[own] = near_kept(vectors, rows[own], self.threshold)
             return dropped_M
 
-        slug = "same_meaning" if self.unit == "response" else "same_meaning_prompt"
-        return drop({slug: repeats(table, self.unit, find)})
+        return self.repeats(table, find)
 
 
 def _packed(vectors: Array, has_N: Array) -> pa.Array:
-    """Return vectors as bytes, large_binary[N]; null where there is none."""
+    """As bytes, large_binary[N]; null where there is none."""
     ends_N1 = np.concatenate([[0], np.cumsum(has_N)]) * vectors.shape[1] * vectors.itemsize
     valid = pa.py_buffer(np.packbits(has_N, bitorder="little"))
     ends, values = pa.py_buffer(ends_N1), pa.py_buffer(np.ascontiguousarray(vectors))
@@ -307,11 +259,7 @@ def _packed(vectors: Array, has_N: Array) -> pa.Array:
 
 
 def _stored(table: pa.Table, name: str, rows: pa.Array) -> Array:
-    """Return the vectors of some rows, float64[R, D].
-
-    Raises:
-        DataError: they are no lists of numbers, or differ in length.
-    """
+    """The vectors of some rows, float64[R, D]."""
     lists = flat(table[name])
     kind = lists.type
     if pa.types.is_fixed_size_list(kind):

@@ -51,9 +51,6 @@ class CurriculumFilter(PerStepOperator, Filter):
     def paths(self) -> Columns:
         return (self.column,)
 
-    def drops_within_groups(self) -> bool:
-        return False
-
     def decide(self, table: pa.Table) -> pa.Array:
         # All of them, so that a value of another type is found before training.
         found = {s: matches({self.column: wanted}, table) for s, wanted in self.stages.items()}

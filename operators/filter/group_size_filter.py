@@ -11,10 +11,10 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from ..groups import Groups
-from ..operator import Columns, Filter, Scope, drop
+from ..operator import Columns, GroupFilter, drop
 
 
-class GroupSizeFilter(Filter):
+class GroupSizeFilter(GroupFilter):
     """Drop whole groups with fewer than `min` or more than `max` responses.
 
     Earlier steps may have dropped single responses; GRPO has nothing to compare the only
@@ -26,7 +26,6 @@ class GroupSizeFilter(Filter):
     max: int | None = Field(None, ge=1)
     """Most responses to keep a group; any number by default."""
 
-    scope: ClassVar[Scope] = Scope.GROUP
     reasons: ClassVar[Mapping[str, str]] = {
         "group_too_small": "the group has fewer than `min` responses",
         "group_too_large": "the group has more than `max` responses",
@@ -40,9 +39,6 @@ class GroupSizeFilter(Filter):
 
     def reads(self) -> Columns:
         return ("prompt_id",)
-
-    def drops_within_groups(self) -> bool:
-        return False
 
     def decide(self, table: pa.Table) -> pa.Array:
         groups = Groups.of(table)

@@ -66,7 +66,7 @@ class NgramDecontaminationFilter(Filter):
     """Whether different numbers are different words (`differ`), or all are the same (`equal`)."""
 
     reasons: ClassVar[Mapping[str, str]] = {
-        "contaminated": "a question of an evaluation set is in the text",
+        "contaminated": "a question of an evaluation set is in the text"
     }
 
     def reads(self) -> Columns:
@@ -90,12 +90,10 @@ class NgramDecontaminationFilter(Filter):
         return drop({"contaminated": number_N >= 0})
 
     def questions(self, table: pa.Table) -> pa.Array:
-        """The question that is in each text, such as `aime row 3: Find ...`; null for none.
+        """The question that is in each text, string[N], such as `aime row 3: Find ...`; null for
+        none.
 
-        Of several, it is that of which most is there, then the first. Rows are counted from 0.
-
-        Returns:
-            string[N].
+        Several: the one of which most is there, then the first. Rows are counted from 0.
         """
         number_N, sets = self._found(table)
         ends = np.cumsum([len(each.texts) for each in sets.values()])
@@ -107,7 +105,7 @@ class NgramDecontaminationFilter(Filter):
         return pa.array([names.get(number) for number in number_N.tolist()], pa.string())
 
     def _found(self, table: pa.Table) -> tuple[Array, dict[str, _Questions]]:
-        """Return the number of the question in each row's text, -1 for none, and the sets."""
+        """The number of the question in each row's text, -1 for none, and the sets."""
         # The responses to a prompt have the same text, which is compared once.
         texts = texts_of(table[self.column]).dictionary_encode()
         sets = self._sets()
@@ -124,15 +122,12 @@ class NgramDecontaminationFilter(Filter):
 
 
 def found_in(texts: pa.ChunkedArray, questions: pa.ChunkedArray) -> int:
-    """Return how many of some prompts are in one of some texts: word for word, or nearly.
+    """How many of some prompts are in one of some texts, strings or chats: word for word, or
+    nearly.
 
     Nearly is half of its runs of eight words, with the same numbers and signs: problems that differ
     in these are others, and many end alike. Runs that a quarter of the prompts have, and at least
     three, are those of a template.
-
-    Args:
-        texts: strings or chats.
-        questions: strings or chats; what is there several times counts once.
     """
     text_N, question_M = (_spaced(pc.unique(texts_of(each))) for each in (texts, questions))
     new_M = question_M.filter(pc.invert(pc.is_in(question_M, text_N)))
@@ -166,12 +161,7 @@ def _formula(text: str) -> str:
 
 
 class _Questions:
-    """The questions of a set; equal to another by their texts.
-
-    Attributes:
-        texts: large_string[N].
-        digest: of them.
-    """
+    """The questions of a set; equal to another by their texts."""
 
     def __init__(self, texts: pa.Array) -> None:
         self.texts = texts
@@ -204,7 +194,7 @@ class _Runs(NamedTuple):
     def of(
         sets: tuple[_Questions, ...], n: int, numbers_equal: bool, most: int = _MOST_QUESTIONS
     ) -> _Runs:
-        """Index the questions of some sets; runs of more than `most` questions are left out."""
+        """Runs of more than `most` questions are left out."""
         texts = pa.concat_arrays([each.texts for each in sets])
         texts = _same_words(_comparable(texts, numbers_equal)).dictionary_encode()
         # Of a question that is there several times, the first.
@@ -223,7 +213,7 @@ class _Runs(NamedTuple):
         return _Runs(run_U[used_U], starts_U1, question_K, sizes_Q, number_Q, n, numbers_equal)
 
     def find(self, texts: pa.Array, min_share: float) -> Array:
-        """Return the number of the question of which most is in each text, int64[N]; -1: none."""
+        """The number of the question of which most is in each text, int64[N]; -1: none."""
         text_P, question_P, share_P = self.shared(texts, min_share)
         # The best of a text comes first.
         order = np.lexsort((question_P, -share_P, text_P))
@@ -233,7 +223,7 @@ class _Runs(NamedTuple):
         return number_N
 
     def shared(self, texts: pa.Array, min_share: float) -> tuple[Array, Array, Array]:
-        """Return texts and questions that are in them: int64[P] each, and float64[P], the share."""
+        """Texts and questions that are in them, int64[P] each, and the share, float64[P]."""
         found = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
         if len(self.run_U):
             for text_M, run_M in _run_hashes(_comparable(texts, self.numbers_equal), self.n):
@@ -261,7 +251,7 @@ class _Runs(NamedTuple):
 
 
 def _run_hashes(texts: pa.Array, n: int) -> Iterator[tuple[Array, Array]]:
-    """Yield the runs of n words of blocks of texts: uint64[M] each, the text and the run's hash."""
+    """The runs of n words of blocks of texts: uint64[M] each, the text and the run's hash."""
     start = 0
     for text in blocks(texts):
         words = tokens_of(text, marks=False)
@@ -283,10 +273,8 @@ Each of them counts as a word."""
 
 
 def _comparable(texts: pa.Array, numbers_equal: bool) -> pa.Array:
-    """Return texts whose words are those of `tokens_of`, which takes ASCII alone for letters.
-
-    Its capitals and punctuation are left to `tokens_of`.
-    """
+    """Texts whose words are those of `tokens_of`, which takes ASCII alone for letters. Its capitals
+    and punctuation are left to `tokens_of`."""
     if numbers_equal:
         texts = pc.replace_substring_regex(texts, r"\d+(?:[.,]\d+)*", "0")
     others = pc.invert(pc.string_is_ascii(texts)).fill_null(False)
@@ -299,14 +287,14 @@ def _comparable(texts: pa.Array, numbers_equal: bool) -> pa.Array:
 
 
 def _same_words(texts: pa.Array) -> pa.Array:
-    """Return comparable texts that are equal where they have the same words in the same order."""
+    """Comparable texts that are equal where they have the same words in the same order."""
     lower = pc.ascii_lower(texts)
     spaced = pc.replace_substring_regex(lower, r"[\x00-\x2f\x3a-\x60\x7b-\x7f]+", " ")
     return pc.ascii_trim_whitespace(spaced)
 
 
 def _ascii_word(word: str) -> str:
-    """Return a word of letters beyond ASCII as one of ASCII letters and digits."""
+    """A word of letters beyond ASCII as one of ASCII letters and digits."""
     if word.isascii() or _WITHOUT_SPACES.search(word):
         return word
     return f"w{xxhash.xxh3_64_hexdigest(word.encode())}"
@@ -324,11 +312,7 @@ _kept: dict[EvaluationSet, tuple[tuple[int, int] | None, _Questions]] = {}
 
 
 def _questions(of: EvaluationSet) -> _Questions:
-    """Return the questions of a set; of a file that has changed, the new ones.
-
-    Raises:
-        DataError: it cannot be read.
-    """
+    """A file that has changed is read again."""
     try:
         found = os.stat(of.path)
         state = found.st_mtime_ns, found.st_size

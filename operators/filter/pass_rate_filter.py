@@ -13,10 +13,10 @@ from typing_extensions import Self
 from ..columns import numbers, right_and_wrong
 from ..errors import DataError
 from ..groups import Array, Groups
-from ..operator import Columns, Filter, Scope, drop
+from ..operator import Columns, GroupFilter, drop
 
 
-class PassRateFilter(Filter):
+class PassRateFilter(GroupFilter):
     """Drop whole groups whose pass rate is outside [min, max].
 
     The pass rate is the share of `correct` among the responses to a prompt that were graded;
@@ -31,7 +31,6 @@ class PassRateFilter(Filter):
     max: float = Field(1.0, ge=0, le=1)
     """Highest pass rate to keep."""
 
-    scope: ClassVar[Scope] = Scope.GROUP
     estimates: ClassVar[str] = "the pass rate"
     reasons: ClassVar[Mapping[str, str]] = {
         "too_easy": "the pass rate of the prompt is above `max`",
@@ -51,9 +50,6 @@ class PassRateFilter(Filter):
     def optional_reads(self) -> Mapping[str, str]:
         return {"pass_rate": "verdict"}
 
-    def drops_within_groups(self) -> bool:
-        return False
-
     def decide(self, table: pa.Table) -> pa.Array:
         groups = Groups.of(table)
         if "pass_rate" in table.column_names:
@@ -62,21 +58,16 @@ class PassRateFilter(Filter):
             right_N, wrong_N = right_and_wrong(table["verdict"])
             rate_G = groups.mean(right_N, right_N | wrong_N)
         rate_N = rate_G[groups.codes_N]
-        return drop(
-            {
-                "not_graded": np.isnan(rate_N),
-                "too_easy": rate_N > self.max,
-                "too_hard": rate_N < self.min,
-            }
-        )
+        masks = {
+            "not_graded": np.isnan(rate_N),
+            "too_easy": rate_N > self.max,
+            "too_hard": rate_N < self.min,
+        }
+        return drop(masks)
 
 
 def _stored(groups: Groups, table: pa.Table) -> Array:
-    """Return the column `pass_rate`, one value for each group, nan where it is null.
-
-    Raises:
-        DataError: it differs within a group.
-    """
+    """The column `pass_rate`, one value for each group, nan where it is null."""
     rate_N = numbers(table, "pass_rate")
     rate_G: Array = rate_N[groups.starts_G]
     differs_N = ~np.isclose(rate_N, rate_G[groups.codes_N], rtol=0, atol=0, equal_nan=True)

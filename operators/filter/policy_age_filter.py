@@ -12,13 +12,12 @@ from pydantic import NonNegativeInt
 from ..columns import numbers
 from ..groups import Groups
 from ..importance import POLICY_AGE
-from ..operator import Columns, Filter, Scope, drop
+from ..operator import Columns, GroupFilter, drop
 
-TOO_OLD = "too_old"
-"""The reason of what it drops."""
+TOO_OLD = "too_old"  # the reason of what it drops
 
 
-class PolicyAgeFilter(Filter):
+class PolicyAgeFilter(GroupFilter):
     """Drop groups with a response that a policy of more than `max_age` training steps ago sampled.
 
     Where training samples ahead (`train.mode`), responses have `policy_age`: the training steps
@@ -34,9 +33,8 @@ class PolicyAgeFilter(Filter):
     max_age: NonNegativeInt = 1
     """The greatest age that stays."""
 
-    scope: ClassVar[Scope] = Scope.GROUP
     reasons: ClassVar[Mapping[str, str]] = {
-        TOO_OLD: "a response of the group has a `policy_age` of more than `max_age`",
+        TOO_OLD: "a response of the group has a `policy_age` of more than `max_age`"
     }
 
     def reads(self) -> Columns:
@@ -44,9 +42,6 @@ class PolicyAgeFilter(Filter):
 
     def optional_reads(self) -> Mapping[str, str]:
         return {POLICY_AGE: POLICY_AGE}
-
-    def drops_within_groups(self) -> bool:
-        return False
 
     def decide(self, table: pa.Table) -> pa.Array:
         if POLICY_AGE not in table.column_names:

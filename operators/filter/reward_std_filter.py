@@ -11,10 +11,10 @@ from pydantic import Field
 
 from ..columns import numbers
 from ..groups import Groups
-from ..operator import Columns, Filter, Scope, drop
+from ..operator import Columns, GroupFilter, drop
 
 
-class RewardStdFilter(Filter):
+class RewardStdFilter(GroupFilter):
     """Drop whole groups whose rewards have a standard deviation of `min` or less.
 
     The deviation is the population's (ddof 0), as in verl's `filter_groups`, which implements
@@ -28,7 +28,6 @@ class RewardStdFilter(Filter):
     min: float = Field(0.0, ge=0)
     """Keep groups with a larger standard deviation than this."""
 
-    scope: ClassVar[Scope] = Scope.GROUP
     estimates: ClassVar[str] = "the deviation of the rewards"
     reasons: ClassVar[Mapping[str, str]] = {
         "no_reward": "no response of the group has a finite reward",
@@ -37,9 +36,6 @@ class RewardStdFilter(Filter):
 
     def reads(self) -> Columns:
         return ("prompt_id", self.column)
-
-    def drops_within_groups(self) -> bool:
-        return False
 
     def decide(self, table: pa.Table) -> pa.Array:
         groups = Groups.of(table)

@@ -48,9 +48,8 @@ class VerificationFilter(Filter):
     def decide(self, table: pa.Table) -> pa.Array:
         right_N = judgements.judged(table).right_N()
         unjudged_N = judgements.generated(table) & np.isnan(right_N)
-        return drop(
-            {
-                "not_judged": unjudged_N & (self.unjudged == "drop"),
-                "rejected": right_N < self.min,
-            }
-        )
+        masks = {
+            "not_judged": unjudged_N & (self.unjudged == "drop"),
+            "rejected": right_N < self.min,
+        }
+        return drop(masks)

@@ -75,18 +75,17 @@ class DiversityRewardMapper(EmbeddingFields, Mapper):
             embed = self.embedder()
             for rows_BM, grams_BMM in group_grams(texts, groups, used_N, embed):
                 values_N[rows_BM] = _MEASURES[self.measure](grams_BMM)
-        missing = drop(
-            {
-                "not_graded": ungraded_N,
-                "no_response": open_N & ~there_N,
-                "group_too_small": open_N & small_G[groups.codes_N],
-                "zero_mean": open_N & np.isnan(values_N),
-            }
-        )
+        masks = {
+            "not_graded": ungraded_N,
+            "no_response": open_N & ~there_N,
+            "group_too_small": open_N & small_G[groups.codes_N],
+            "zero_mean": open_N & np.isnan(values_N),
+        }
+        missing = drop(masks)
         return component("diversity", np.where(open_N, values_N, 0.0), missing)
 
     def _gates(self, table: pa.Table, groups: Groups) -> tuple[Array, Array]:
-        """Return rows with an open gate, and rows whose gate cannot be decided, each bool[N]."""
+        """Rows with an open gate, and rows whose gate cannot be decided, bool[N] each."""
         none_N = np.zeros(table.num_rows, bool)
         if self.gate == "none":
             return ~none_N, none_N
@@ -102,13 +101,7 @@ class DiversityRewardMapper(EmbeddingFields, Mapper):
 
 def from_centroid(grams_BMM: Array) -> Array:
     """1 - cos(e_i, c) with c the mean of the group's e, float64[B, M]; nan where c is zero.
-
-    Source: Trinity-RFT, https://arxiv.org/abs/2505.17826, diversity reward.
-
-    Example:
-        >>> from_centroid(np.array([[[1.0, 0.0], [0.0, 1.0]]])).round(3).tolist()
-        [[0.293, 0.293]]
-    """
+    The diversity reward of Trinity-RFT, https://arxiv.org/abs/2505.17826."""
     n = grams_BMM.shape[-1]
     # The cosines suffice: e_i . c = sum_j s_ij / n and |c|^2 = sum_ij s_ij / n^2.
     square_B1 = grams_BMM.sum(axis=(1, 2))[:, None] / n**2
@@ -133,15 +126,8 @@ def vendi_gain(grams_BMM: Array) -> Array:
 
 
 def vendi(grams_BMM: Array) -> Array:
-    """Vendi score: the effective number of different responses, float64[B], from 1 to M.
-
-    exp of the Shannon entropy of the eigenvalues of K / M, with K the cosines.
-    Source: Friedman and Dieng, https://arxiv.org/abs/2210.02410.
-
-    Example:
-        >>> vendi(np.array([np.eye(3), np.ones((3, 3))])).round(6).tolist()
-        [3.0, 1.0]
-    """
+    """The effective number of different responses, float64[B], from 1 to M: exp of the Shannon
+    entropy of the eigenvalues of K / M, with K the cosines. https://arxiv.org/abs/2210.02410"""
     values = np.linalg.eigvalsh(grams_BMM / grams_BMM.shape[-1])
     # An eigenvalue below rounding noise is 0, and 0 log 0 is 0.
     values = np.where(values > 1e-15, values, 1.0)

@@ -13,12 +13,11 @@ from typing_extensions import Self
 
 from ..arrow_compute import pc
 from ..chats import continued
-from ..columns import component, component_columns, is_text
+from ..columns import component, component_columns, is_text, until_closed
 from ..errors import DataError
 from ..operator import Columns, Mapper
 
 _TAG = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _BOX = "\\boxed{"
 
 
@@ -83,15 +82,7 @@ class FormatRewardMapper(Mapper):
 
 
 def is_tagged(text: str, marks: Sequence[tuple[str, str]]) -> bool:
-    """Return whether `text` is a sequence of parts between opening and closing tags, each tag once.
-
-    Example:
-        >>> marks = [("<think>", "</think>"), ("<answer>", "</answer>")]
-        >>> is_tagged("<think>2 + 2</think> <answer>4</answer>", marks)
-        True
-        >>> is_tagged("<think>2 + 2</think> <answer>4</answer> or 5", marks)
-        False
-    """
+    """Whether it is a sequence of parts between opening and closing tags, each tag once."""
     at = 0
     for opening, closing in marks:
         start = text.find(opening, at)
@@ -114,25 +105,11 @@ def _each_once(text: str, marks: Sequence[tuple[str, str]]) -> bool:
 
 
 def has_one_box(text: str) -> bool:
-    r"""Return whether `text` contains exactly one `\boxed{...}`, balanced and not empty.
-
-    Escaped braces, as in `\{1, 2\}`, do not count as braces.
-
-    Example:
-        >>> has_one_box(r"so it is \boxed{\frac{1}{2}}.")
-        True
-        >>> has_one_box(r"\boxed{1} or \boxed{2}")
-        False
-    """
+    r"""Exactly one, balanced and not empty. Escaped braces, as in `\{1, 2\}`, do not count."""
     if text.count(_BOX) != 1:
         return False
-    inside = text.index(_BOX) + len(_BOX)
-    depth = 1
-    for brace in _BRACE.finditer(text, inside):
-        depth += {"{": 1, "}": -1}.get(brace.group(), 0)
-        if depth == 0:
-            return not _blank(text[inside : brace.start()])
-    return False
+    inside = until_closed(text, text.index(_BOX) + len(_BOX))
+    return inside is not None and not _blank(inside)
 
 
 def _blank(text: str) -> bool:

@@ -80,30 +80,21 @@ class GdpoAdvantageMapper(Operator):
         return ("advantage",)
 
     def digest(self, table: pa.Table) -> pa.Table:
-        """Return d, and why a row is dropped: the groups of a chunk are whole."""
-        groups, distance_N = Groups.of(table), np.zeros(table.num_rows)
-        total = self._sum()
+        """d, and why a row is dropped: the groups of a chunk are whole."""
+        groups, distance_N, total = Groups.of(table), np.zeros(table.num_rows), self._sum()
         parts = total.components(table)
-        missing_N = np.any([part.missing_N for part in parts.values()], axis=0)
-        without_N = total.without_component(table)
-        if self.on_missing != "drop_row":
-            missing_N, without_N = (
-                (groups.sum(each_N) > 0)[groups.codes_N] for each_N in (missing_N, without_N)
-            )
+        without_N = total.dropped(table, total.without_component(table))
+        lacking = [part.missing_N for part in parts.values()]
+        missing_N = total.dropped(table, np.any(lacking, axis=0))
         kept_N = ~(missing_N | without_N)
         for name, part in parts.items():
-            value_N = np.where(part.counts_N, part.value_N, 0.0)
-            mean_G = groups.mean(value_N, kept_N)
-            std_G = groups.std(value_N, kept_N, ddof=1) + self.epsilon
-            part_N = (value_N - mean_G[groups.codes_N]) / std_G[groups.codes_N]
+            mean_G = groups.mean(part.value_N, kept_N)
+            std_G = groups.std(part.value_N, kept_N, ddof=1) + self.epsilon
+            part_N = (part.value_N - mean_G[groups.codes_N]) / std_G[groups.codes_N]
             distance_N += self.weights[name] * part_N
         alone_N = kept_N & (groups.sum(kept_N)[groups.codes_N] < 2)
         reasons = drop(
-            {
-                "missing_component": missing_N,
-                "no_component": without_N,
-                "group_of_one": alone_N,
-            }
+            {"missing_component": missing_N, "no_component": without_N, "group_of_one": alone_N}
         )
         gone_N = np.asarray(reasons.is_valid())
         distance = pa.array(distance_N, pa.float64(), mask=gone_N)

@@ -66,7 +66,6 @@ class GroupStatsMapper(Mapper):
 
 
 def _distinct_paths(path_N: pa.Array, groups: Groups, right_N: Array, graded_N: Array) -> pa.Array:
-    """Return how many different paths the right responses of a row's group have, int64[N]."""
     counted_N = right_N & np.asarray(path_N.is_valid())
     pairs = np.stack([groups.codes_N, hash_each(path_N).view(np.int64)], axis=1)[counted_N]
     codes = np.unique(pairs, axis=0)[:, 0]

@@ -118,14 +118,8 @@ class GrpoAdvantageMapper(Operator):
 def over_batch(distance_N: Array, std_floor: float, epsilon: float) -> Array:
     """Divide by max(standard deviation of all rows, std_floor) + epsilon, float64[N].
 
-    Args:
-        distance_N: float64, from the mean of the group, so that their own mean is 0: it is not
-            subtracted, as its rounding error would give groups without signal an advantage. nan
-            where a row has none; it does not count.
-
-    Example:
-        >>> over_batch(np.array([0.5, -0.5, np.nan, 1.5, -1.5]), 0.0, 1e-6).round(3).tolist()
-        [0.387, -0.387, nan, 1.162, -1.162]
+    Distances are from the mean of the group, so that their own mean is 0: it is not subtracted, as
+    its rounding error would give groups without signal an advantage. nan does not count.
     """
     known = distance_N[~np.isnan(distance_N)]
     std = math.sqrt(float(known @ known) / max(len(known) - 1, 1))

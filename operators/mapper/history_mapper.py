@@ -15,7 +15,7 @@ from pydantic import Field, PositiveInt
 from ..arrow_compute import pc
 from ..columns import flat
 from ..errors import DataError
-from ..groups import Array, stable_order
+from ..groups import Array, Groups, stable_order
 from ..operator import Columns, Mapper
 from ..training_step import NEVER, PROMPT_ROW, PerStepOperator, last_visits
 
@@ -90,7 +90,7 @@ class HistoryMapper(PerStepOperator, Mapper):
             visits, row_N = self.step.visits, np.asarray(table[PROMPT_ROW])
             now = self.step.number - 1
         found = summary(visits, self.last, self.discount)
-        place_N = _places(found.prompts, row_N)
+        place_N = pc.index_in(pa.array(row_N), value_set=pa.array(found.prompts))
         columns = {f"history_{name}": each.take(place_N) for name, each in found.columns.items()}
         for name in _COUNTS:
             columns[f"history_{name}"] = columns[f"history_{name}"].fill_null(0)
@@ -103,7 +103,7 @@ class HistoryMapper(PerStepOperator, Mapper):
         return {"never_visited": float(unknown)} if unknown else {}
 
     def earlier(self) -> pa.Table:
-        """Return the visits of the earlier run; the steps of the last ones are 0."""
+        """The visits of the earlier run; the steps of the last ones are 0."""
         return VISITS.empty_table() if self.run is None else _visits(self.run, _state(self.run)[0])
 
 
@@ -132,11 +132,7 @@ class _History(NamedTuple):
 
 
 def _state(run: str) -> tuple[str, list[Path]]:
-    """Return a digest of the history files of a run by their times and sizes, and the files.
-
-    Raises:
-        DataError: there are none.
-    """
+    """A digest of the history files of a run by their times and sizes, and the files."""
     files = sorted(Path(run).glob("steps/*/history.parquet"))
     if not files:
         what = "has no history" if (Path(run) / "steps").is_dir() else "is no training run"
@@ -159,78 +155,35 @@ def _visits(run: str, state: str) -> pa.Table:
 
 @lru_cache(maxsize=4)
 def _numbered(run: str | None, state: str) -> tuple[pa.Array, pa.Table]:
-    """Return the ids of the prompts that an earlier run visited, and its visits, numbered."""
+    """The ids of the prompts that an earlier run visited, and its visits, numbered."""
     visits = VISITS.empty_table() if run is None else _visits(run, state)
     encoded = flat(visits["prompt_id"]).dictionary_encode()
     numbers = encoded.indices.cast(pa.int64())
     return encoded.dictionary, visits.append_column(PROMPT_ROW, numbers)
 
 
-def _places(prompts: Array, wanted_N: Array) -> pa.Array:
-    """Return where some prompts are among those that were visited; null: they were not."""
-    size = max(int(prompts.max(initial=-1)), int(wanted_N.max(initial=-1))) + 1
-    place_P = np.full(size, -1, np.int64)
-    place_P[prompts] = np.arange(len(prompts))
-    place_N = place_P[wanted_N]
-    return pa.array(place_N, mask=place_N < 0)
-
-
 def summary(visits: pa.Table, last: int, discount: float) -> _History:
-    """Return what the visits of each prompt say of it.
-
-    Args:
-        visits: rows of history with `prompt_row`, in the order of their steps.
-        last: visits that count for the mean pass rate.
-        discount: the weight of a visit relative to the next one.
-    """
+    """What visits, in the order of their steps, say of each prompt: `last` of them count for the
+    mean pass rate, each `discount` times as much as the next."""
     answered_V = np.asarray(visits["n"]) > 0
     table = visits if answered_V.all() else visits.filter(pa.array(answered_V))
     code_V = np.asarray(table[PROMPT_ROW])
     # The visits of a prompt together, in their order.
     order_V = stable_order(code_V)
-    sizes_P = np.bincount(code_V)
-    prompts = np.flatnonzero(sizes_P)
-    sizes_P = sizes_P[prompts]
-    ends_P = np.cumsum(sizes_P)
-    last_P = order_V[ends_P - 1] if len(ends_P) else ends_P
-    columns = {name: flat(table[name]).take(pa.array(last_P)) for name in _OF_LAST}
+    groups = Groups.of_column(pa.array(code_V[order_V]))
+    left_V = groups.sizes_G[groups.codes_N] - groups.position()  # 1: the last visit of a prompt
+    is_last_V = left_V == 1
+    columns = {name: flat(table[name]).take(pa.array(order_V[is_last_V])) for name in _OF_LAST}
     rate_V = np.asarray(flat(table["pass_rate"]).to_numpy(zero_copy_only=False), float)[order_V]
-    place_V = np.repeat(ends_P, sizes_P) - np.arange(len(order_V))  # 1: the last visit of a prompt
-    columns["mean_pass_rate"] = _mean(np.where(place_V <= last, rate_V, np.nan), ends_P, sizes_P)
-    weights = np.power(discount, np.arange(int(sizes_P.max(initial=0))))
-    graded_V = np.asarray(table["graded"])[order_V] * weights[place_V - 1]
-    columns["discounted_graded"] = pa.array(_sums(graded_V, ends_P, sizes_P))
-    right_V = graded_V * np.nan_to_num(rate_V)
-    columns["discounted_right"] = pa.array(_sums(right_V, ends_P, sizes_P))
-    trained_V = np.asarray(table["trained"])[order_V] > 0
-    columns["visits"] = pa.array(sizes_P)
-    columns["trained"] = pa.array(_sums(trained_V.astype(np.int64), ends_P, sizes_P))
-    columns["solved"] = pa.array(_solved(rate_V != 1, place_V, ends_P, sizes_P))
-    return _History(prompts, columns)
-
-
-def _sums(values_V: Array, ends_P: Array, sizes_P: Array) -> Array:
-    """Return the sum of the values of each prompt, all of which have some."""
-    if not len(ends_P):
-        return values_V
-    sums_P: Array = np.add.reduceat(values_V, ends_P - sizes_P)
-    return sums_P
-
-
-def _mean(values_V: Array, ends_P: Array, sizes_P: Array) -> pa.Array:
-    """Return the mean of the values of each prompt that are no nan; null where there is none."""
-    known_V = np.isfinite(values_V)
-    count_P = _sums(known_V.astype(np.int64), ends_P, sizes_P)
-    sum_P = _sums(np.where(known_V, values_V, 0.0), ends_P, sizes_P)
-    return pa.array(sum_P / np.maximum(count_P, 1), mask=count_P == 0)
-
-
-def _solved(unsolved_V: Array, place_V: Array, ends_P: Array, sizes_P: Array) -> Array:
-    """Return how many visits each prompt has after the last one that is not solved."""
-    if not len(ends_P):
-        return np.zeros(0, np.int64)
-    # The place of the nearest visit that is not solved, from the end; those of all others are far.
-    far = np.where(unsolved_V, place_V, np.iinfo(np.int64).max)
-    nearest_P = np.minimum.reduceat(far, ends_P - sizes_P)
-    solved_P: Array = np.minimum(nearest_P - 1, sizes_P)
-    return solved_P
+    mean_P = groups.mean(rate_V, np.isfinite(rate_V) & (left_V <= last))
+    columns["mean_pass_rate"] = pa.array(mean_P, mask=np.isnan(mean_P))
+    graded_V = np.asarray(table["graded"])[order_V] * np.power(float(discount), left_V - 1)
+    columns["discounted_graded"] = pa.array(groups.sum(graded_V))
+    columns["discounted_right"] = pa.array(groups.sum(graded_V * np.nan_to_num(rate_V)))
+    columns["visits"] = pa.array(groups.sizes_G)
+    columns["trained"] = pa.array(groups.sum(np.asarray(table["trained"])[order_V] > 0))
+    # Those after the last one that is not solved: of so many from the end, all are solved.
+    unsolved_V = np.cumsum(rate_V != 1)
+    later_V = unsolved_V[is_last_V][groups.codes_N] - unsolved_V + (rate_V != 1)
+    columns["solved"] = pa.array(groups.sum(later_V == 0))
+    return _History(code_V[order_V][is_last_V], columns)

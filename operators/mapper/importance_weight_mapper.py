@@ -10,8 +10,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from ..columns import BoolArray, ItemsOfLists, flat
-from ..errors import DataError
+from ..columns import BoolArray, ItemsOfLists, flat, lists_of
 from ..groups import Array
 from ..importance import POLICY_LOGPROBS, RATIOS, SAMPLED_LOGPROBS, LogRatios
 from ..operator import Columns, Mapper
@@ -93,29 +92,23 @@ class ImportanceWeightMapper(Mapper):
         return (_WEIGHTS, *RATIOS)
 
     def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
-        if _WEIGHTS not in table.column_names:
-            own = ItemsOfLists.of(pa.nulls(table.num_rows))
-        else:
-            own = ItemsOfLists.of(flat(table[_WEIGHTS]))
+        there = _WEIGHTS in table.column_names
+        own = ItemsOfLists.of(flat(table[_WEIGHTS]) if there else pa.nulls(table.num_rows))
         ratios = LogRatios.of(table)
-        lengths_N = np.where(ratios.known_N, ratios.lengths_N, own.lengths_N)
-        wrong_N = ratios.known_N & own.given_N & (own.lengths_N != ratios.lengths_N)
-        if wrong_N.any():
-            row = int(np.flatnonzero(wrong_N)[0])
-            found = f"row {row} has {own.lengths_N[row]} values in {_WEIGHTS} and "
-            raise DataError(f"{found}{ratios.lengths_N[row]} tokens", "give one for each token")
+        known_N, lengths_N = ratios.tokens.given_N, ratios.tokens.lengths_N
+        own.only(known_N).check_lengths(_WEIGHTS, ratios.tokens, "tokens")
+        lengths_N = np.where(known_N, lengths_N, own.lengths_N)
         weight_M = np.ones(int(lengths_N.sum()))
-        weight_M[np.repeat(ratios.known_N, lengths_N)] = self._weights(ratios)
+        weight_M[np.repeat(known_N, lengths_N)] = np.where(
+            self._kept(ratios), self._bounded(ratios), 0.0
+        )
         weight_M[np.repeat(own.given_N, lengths_N)] *= own.values_M
-        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths_N)]), pa.int32())
-        none_N = ~(ratios.known_N | own.given_N)
-        values = pa.array(weight_M.astype(np.float32))
-        weights = pa.ListArray.from_arrays(offsets, values, mask=pa.array(none_N))
+        weights = lists_of(pa.array(weight_M.astype(np.float32)), lengths_N, known_N | own.given_N)
         return {_WEIGHTS: weights, **ratios.columns()}
 
     def notes(self, table: pa.Table, columns: Mapping[str, pa.Array]) -> Mapping[str, float]:
         ratios = LogRatios.of(table)
-        if not ratios.known_N.any():
+        if not ratios.tokens.given_N.any():
             return {}
         bounded_M = self._ratios(ratios) != self._bounded(ratios)
         found = {"tokens_weighted": len(bounded_M), "tokens_bounded": int(bounded_M.sum())}
@@ -124,19 +117,16 @@ class ImportanceWeightMapper(Mapper):
         return {name: float(n) for name, n in found.items()}
 
     def _ratios(self, ratios: LogRatios) -> Array:
-        """Return the ratio of each token before bounds, float64[M]."""
+        """Before bounds, float64[M]."""
         if self.level == "none":
-            return np.ones(len(ratios.values_M))
+            return np.ones(len(ratios.tokens.values_M))
         if self.level == "token":
             return ratios.of_tokens()
-        return np.repeat(ratios.of_responses(), ratios.lengths_N)
-
-    def _weights(self, ratios: LogRatios) -> Array:
-        return np.where(self._kept(ratios), self._bounded(ratios), 0.0)
+        return np.repeat(ratios.of_responses(), ratios.tokens.lengths_N)
 
     def _kept(self, ratios: LogRatios) -> BoolArray:
-        """Return which tokens are not rejected, bool[M]."""
-        kept_M = np.ones(len(ratios.values_M), bool)
+        """Which tokens are not rejected."""
+        kept_M = np.ones(len(ratios.tokens.values_M), bool)
         for name, bound in self.rejection.items():
             low, high = np.log(bound) if isinstance(bound, tuple) else (-np.inf, bound)
             of, _, divergence = name.removeprefix("seq_").rpartition("_")
@@ -145,7 +135,7 @@ class ImportanceWeightMapper(Mapper):
         return kept_M
 
     def _bounded(self, ratios: LogRatios) -> Array:
-        """Return the weight of each token before rejection, float64[M]."""
+        """The weight of each token before rejection."""
         ratio_M = self._ratios(ratios)
         if self.min is None:
             return np.minimum(ratio_M, self.max)

@@ -84,22 +84,17 @@ class JudgementRewardMapper(Operator):
         texts = pc.if_else(verify, response, pa.scalar(None, pa.string()))
         found = [None if text is None else judgement_in(text) for text in texts.to_pylist()]
         judgement = pa.array(found, pa.string())
-        missing = drop(
-            {
-                "other_task": pc.invert(verify),
-                "no_response": pc.is_null(response),
-                "no_label": pc.invert(pc.is_in(label, pa.array(["Yes", "No"]))),
-            }
-        )
+        masks = {
+            "other_task": pc.invert(verify),
+            "no_response": pc.is_null(response),
+            "no_label": pc.invert(pc.is_in(label, pa.array(["Yes", "No"]))),
+        }
+        missing = drop(masks)
         right_N = np.asarray(pc.fill_null(pc.equal(judgement, label), False))
         malformed_N = np.asarray(pc.is_null(judgement))
         reward_N = np.where(right_N, self.right, np.where(malformed_N, self.malformed, self.wrong))
         rewarded_N = np.asarray(pc.is_null(missing))
-        counted = {
-            "right": right_N,
-            "wrong": ~right_N & ~malformed_N,
-            "malformed": malformed_N,
-        }
+        counted = {"right": right_N, "wrong": ~right_N & ~malformed_N, "malformed": malformed_N}
         return Change(
             columns={"judgement": judgement, **component("verification", reward_N, missing)},
             notes={name: float((mask_N & rewarded_N).sum()) for name, mask_N in counted.items()},
@@ -107,14 +102,7 @@ class JudgementRewardMapper(Operator):
 
 
 def judgement_in(text: str) -> str | None:
-    r"""The judgement of a response, Yes or No; None if the response is malformed.
-
-    Example:
-        >>> judgement_in(r"It is \boxed{42}, as the student says. \boxed{\text{Yes}}")
-        'Yes'
-        >>> judgement_in(r"\boxed{Yes}, or rather \boxed{No}") is None
-        True
-    """
+    """Yes or No; None if the response is malformed."""
     last, found = None, set[str]()
     for box in _BOX.finditer(text):
         word = _IN_BOX.match(text, box.end())

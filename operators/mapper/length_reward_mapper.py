@@ -102,7 +102,7 @@ class LengthRewardMapper(Mapper):
         return component("length", value_N, missing)
 
     def _lengths(self, table: pa.Table) -> Array:
-        """Return the length of each response, float64[N]; nan where there is none."""
+        """float64[N]; nan where there is no response."""
         name = _TOKENS if self.unit == "tokens" else "response"
         column = flat(table[name])
         kind = column.type

@@ -21,19 +21,9 @@ if TYPE_CHECKING:
     from ..verifier import AnswerType
 
 AnswerTypeName = Literal[
-    "number",
-    "expression",
-    "choice",
-    "boolean",
-    "date",
-    "time",
-    "percent",
-    "money",
-    "quantity",
-    "json",
-    "list",
-    "text",
-]
+    "number", "expression", "choice", "boolean", "date", "time", "percent", "money", "quantity",
+    "json", "list", "text",
+]  # fmt: skip
 
 
 class MathVerifyMapper(Mapper):
@@ -168,11 +158,7 @@ class MathVerifyMapper(Mapper):
         return AnswerType(self.answer_type)
 
     def types_of(self, table: pa.Table) -> Sequence[AnswerType | None]:
-        """The type that each reference is given; None where it shows it by itself.
-
-        Raises:
-            DataError: there is no such column, or it has a value that is no type.
-        """
+        """The type that each reference is given; None where it shows it by itself."""
         for_all = self.given_type()
         if self.answer_type_column is None:
             return [for_all] * table.num_rows
@@ -211,24 +197,22 @@ class MathVerifyMapper(Mapper):
 def _ungradable(
     responses: pa.ChunkedArray, references: pa.ChunkedArray, types: Sequence[AnswerType | None]
 ) -> pa.Array:
-    """string[N]: why a row cannot be graded at all, null where it can."""
+    """Why a row cannot be graded at all, null where it can."""
     from ..verifier import check_references
 
     pairs = list(zip(references.to_pylist(), types, strict=True))
     distinct = list(dict.fromkeys(pairs))
     texts, given = [text for text, _ in distinct], [each for _, each in distinct]
     reasons = dict(zip(distinct, check_references(texts, answer_types=given), strict=True))
-    return drop(
-        {
-            "no_response": responses.is_null(),
-            "no_reference": references.is_null(),
-            "bad_reference": pa.array([reasons[pair] is not None for pair in pairs], pa.bool_()),
-        }
-    )
+    masks = {
+        "no_response": responses.is_null(),
+        "no_reference": references.is_null(),
+        "bad_reference": pa.array([reasons[pair] is not None for pair in pairs], pa.bool_()),
+    }
+    return drop(masks)
 
 
 def _scatter(values: list[str | None], rows: Array, n: int) -> pa.Array:
-    """string[n] with `values` at `rows` and null elsewhere."""
     at_N = np.full(n, -1, np.int64)
     at_N[rows] = np.arange(len(rows))
     return pa.array(values, pa.string()).take(pa.array(at_N, mask=at_N < 0))

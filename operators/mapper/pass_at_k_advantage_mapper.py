@@ -48,7 +48,7 @@ class PassAtKAdvantageMapper(Operator):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name in the recipe, as pass@k is written elsewhere."""
+        """As pass@k is written elsewhere."""
         return "pass_at_k_advantage_mapper"
 
     def reads(self) -> Columns:
@@ -71,7 +71,7 @@ class PassAtKAdvantageMapper(Operator):
         return Change({"advantage": pa.array(advantage_N, pa.float64(), mask=~defined_N)}, reasons)
 
     def _pair(self, n: int, c: int) -> tuple[float, float]:
-        """Return the advantages of a right and of a wrong response, if c of n are right."""
+        """The advantages of a right and of a wrong response, if c of n are right."""
         if n < self.k or c in (0, n):
             return 0.0, 0.0
         rho = 1 - comb(n - c, self.k) / comb(n, self.k)

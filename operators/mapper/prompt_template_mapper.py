@@ -29,15 +29,6 @@ from ..errors import DataError
 from ..operator import Change, Columns, Operator, drop
 
 _ESCAPES = {"\a": "a", "\b": "b", "\v": "v", "\f": "f", "\r": "r", "\x1b": "e"}
-_CONTROL_NAMES = {
-    "\a": "bell",
-    "\b": "backspace",
-    "\v": "vertical tab",
-    "\f": "form feed",
-    "\r": "carriage return",
-    "\x1b": "escape character",
-}
-_CONTROL = re.compile(f"[{''.join(_ESCAPES)}]")
 
 
 class PromptTemplateMapper(Operator):
@@ -99,13 +90,10 @@ class PromptTemplateMapper(Operator):
     @field_validator("reference_pattern")
     @classmethod
     def _compiles(cls, pattern: str | None) -> str | None:
-        found = _CONTROL.search(pattern or "")
-        if found is not None:
-            name = _CONTROL_NAMES[found[0]]
-            raise ValueError(
-                f"it has a {name}, as YAML reads \\{_ESCAPES[found[0]]} in double quotes; put the "
-                "pattern in single quotes"
-            )
+        for character, letter in _ESCAPES.items():
+            if character in (pattern or ""):
+                found = f"it has a control character, as YAML reads \\{letter} in double quotes"
+                raise ValueError(f"{found}; put the pattern in single quotes")
         try:
             re.compile(pattern or "")
         except re.error as error:
@@ -149,9 +137,12 @@ class PromptTemplateMapper(Operator):
         if self.reference is None:
             columns["reference"] = pa.nulls(table.num_rows, pa.string())
         else:
-            columns["reference"] = self._references(at_path(table, self.reference))
+            found = self._found(at_path(table, self.reference))
+            columns["reference"] = pa.array([text or None for text in found], pa.string())
             bad["no_reference"] = columns["reference"].is_null()
-        columns["prompt_id"] = prompt_ids(prompts, columns["reference"], self._identity(table))
+        others = [at_path(table, path).to_pylist() for path in self.identity]
+        identity = [list(row) for row in zip(*others, strict=True)] if others else None
+        columns["prompt_id"] = prompt_ids(prompts, columns["reference"], identity)
         reasons = drop(bad)
         if self.on_bad_row == "fail" and reasons.null_count < len(reasons):
             row = int(np.flatnonzero(np.asarray(reasons.is_valid()))[0])
@@ -159,14 +150,11 @@ class PromptTemplateMapper(Operator):
         return Change(columns, reasons)
 
     def first_references(self, table: pa.Table) -> list[str]:
-        """Return the references of the first rows of a dataset, as `apply` would write them.
+        """The references of the first rows of a dataset, as `apply` would write them; where no row
+        at all matches `reference_pattern`, the pattern is wrong and not a row.
 
         It looks at nothing else, and makes no array from Python's values, for which Arrow loads
         pandas: a check of a recipe should be quick.
-
-        Raises:
-            DataError: there is no such field, or a row has no reference and `on_bad_row` is
-                `fail`; not where no row at all matches `reference_pattern`, which is wrong then.
         """
         if self.reference is None:
             return []
@@ -175,13 +163,6 @@ class PromptTemplateMapper(Operator):
         if self.on_bad_row == "fail" and usable and "" in references:
             self._fail(table, references.index(""), "no_reference")
         return [text for text in references if text]
-
-    def _identity(self, table: pa.Table) -> list[list[Any]] | None:
-        """Return the values of the columns of `identity`, by row."""
-        if not self.identity:
-            return None
-        columns = [at_path(table, path).to_pylist() for path in self.identity]
-        return [list(row) for row in zip(*columns, strict=True)]
 
     def _prompts(self, questions: pa.Array) -> pa.Array:
         chats = chats_of(questions)
@@ -232,19 +213,15 @@ class PromptTemplateMapper(Operator):
         if len(asked) < len(chat):
             found = f"a message in column '{self.question}' has no role"
             raise DataError(
-                f"{found}: {_excerpt(question.as_py())}",
-                "give each message a role and its content",
+                f"{found}: {_excerpt(question.as_py())}", "give each message a role and its content"
             )
         if not any(role != "system" and (content or "").strip() for role, content in asked):
             return []
         has_system = self.system is None or asked[0][0] == "system"
         return asked if has_system else [("system", self.system), *asked]
 
-    def _references(self, column: pa.Array) -> pa.Array:
-        return pa.array([text or None for text in self._found(column)], pa.string())
-
     def _found(self, column: pa.Array) -> list[str]:
-        """Return the reference of each row, empty where it has none."""
+        """Empty where a row has none."""
         if is_list(column.type):
             inner = [self._one(text) for text in self._texts(column.flatten()).to_pylist()]
             ends = np.cumsum(np.asarray(pc.fill_null(pc.list_value_length(column), 0)))
@@ -255,7 +232,7 @@ class PromptTemplateMapper(Operator):
         return [self._any_of(text) for text in self._texts(column).to_pylist()]
 
     def _any_of(self, text: str | None) -> str:
-        """Return the reference in a text that may be a JSON list of right answers."""
+        """The reference in a text that may be a JSON list of right answers."""
         is_whole = text is None or self.reference_pattern or self.reference_form == "text"
         several = None if is_whole else listed_answers(text or "")
         if several is None:
@@ -263,7 +240,7 @@ class PromptTemplateMapper(Operator):
         return as_text(list(filter(None, map(self._one, several))))
 
     def _one(self, text: str | None) -> str:
-        """Return the reference in a text, empty where it has none."""
+        """The reference in a text, empty where it has none."""
         if self.reference_pattern is not None:
             text = _last_match(re.compile(self.reference_pattern), text)
         elif self.reference_form != "text" and text is not None and has_box(text):
@@ -273,7 +250,7 @@ class PromptTemplateMapper(Operator):
         return (text or "").strip()
 
     def _texts(self, column: pa.Array) -> pa.Array:
-        """Return the column in which references are found, as strings."""
+        """The column in which references are found, as strings."""
         if pa.types.is_nested(column.type):
             raise DataError(
                 f"column '{self.reference}' is {column.type}",
@@ -295,9 +272,7 @@ class PromptTemplateMapper(Operator):
         if reason == "no_question" or self.reference is None:
             rest = f" (its {self.reference}: {values[self.reference]})" if self.reference else ""
             raise DataError(f"a row has no text in column '{self.question}'{rest}", right)
-        pattern = (
-            "" if self.reference_pattern is None else f", {self.reference_pattern!r} not found"
-        )
+        pattern = f", {self.reference_pattern!r} not found" if self.reference_pattern else ""
         raise DataError(
             f"no reference in column '{self.reference}': {values[self.reference]}{pattern}"
             f" (its {self.question}: {values[self.question]})",

@@ -21,10 +21,10 @@ from ..columns import (
     of_task,
     right_and_wrong,
 )
+from ..config import Weight, weight_at
 from ..errors import DataError
 from ..groups import Array, Groups
 from ..operator import Change, Columns, Operator, Scope, drop
-from ..schedule import Weight, weight_at
 
 RewardGate = Literal["only_correct", "mixed_groups_only"]
 OnMissing = Literal["fail", "drop_row", "drop_group", "group_mean"]
@@ -33,19 +33,11 @@ NO_COMPONENT = "no reward component is for the row: the `where` of none matches 
 
 
 class SummedComponent(NamedTuple):
-    """One component of the sum.
+    """One component of the sum. It counts in a row where its weight is not 0 and its gate open."""
 
-    Attributes:
-        value_N: float64, its values; if missing, their substitute.
-        counts_N: bool, whether it counts in this row: its weight is not 0, its gate is open.
-        missing_N: bool, whether it counts, is missing and has no substitute.
-        filled: in how many rows the group mean is substituted.
-    """
-
-    value_N: Array
-    counts_N: Array
-    missing_N: Array
-    filled: int
+    value_N: Array  # float64, its values, or their substitute; 0 where it does not count
+    missing_N: Array  # bool, whether it counts, is missing and has no substitute
+    filled: int  # in how many rows the group mean is substituted
 
 
 class RewardSumMapper(Operator):
@@ -112,73 +104,50 @@ class RewardSumMapper(Operator):
         return ("reward",)
 
     def apply(self, table: pa.Table) -> Change:
-        groups, summed_N = Groups.of(table), self.summed(table)
+        parts, without_N = self.components(table), self.without_component(table)
         reward_N = np.zeros(table.num_rows)
-        missing_N = np.zeros(table.num_rows, bool)
-        notes: dict[str, float] = {}
-        for name in self.weights:
-            part = self._component(table, groups, summed_N, name)
-            reward_N += self._added(part, name)
-            missing_N |= part.missing_N
-            notes[f"missing_{name}"] = int(part.missing_N.sum()) + part.filled
-            notes[f"group_mean_{name}"] = part.filled
-        without_N = self.without_component(table)
-        reasons = self._dropped(groups, summed_N, missing_N, without_N)
+        for name, part in parts.items():
+            reward_N += self.weight(name) * part.value_N
+        missing_N = np.any([part.missing_N for part in parts.values()], axis=0)
         reward = pa.array(reward_N, pa.float64(), mask=missing_N | without_N)
         if self.task is not None:
-            reward = pc.if_else(pa.array(summed_N), reward, _rewards(table))
+            reward = pc.if_else(pa.array(self.summed(table)), reward, _rewards(table))
+        masks = {"missing_component": missing_N, "no_component": without_N}
+        reasons = drop({reason: self.dropped(table, mask) for reason, mask in masks.items()})
+        notes = dict[str, float]()
+        for name, part in parts.items():
+            notes[f"missing_{name}"] = int(part.missing_N.sum()) + part.filled
+            notes[f"group_mean_{name}"] = part.filled
         return Change({"reward": reward}, reasons, notes={k: n for k, n in notes.items() if n})
 
     def contributions(self, table: pa.Table) -> dict[str, Array]:
         """What each component adds to the reward, float64[N] by its name, in the order of the sum.
 
-        Added up in that order, from 0, they are the reward to the bit, where it is not missing.
-        A component that does not count in a row adds 0. nan: the component is missing there and has
+        Added up in that order, from 0, they are the reward to the bit, where it is not missing. A
+        component that does not count in a row adds 0. nan: the component is missing there and has
         no substitute, no component is for the row, or it is of another task and not summed.
-
-        Args:
-            table: whole groups, with the columns that `reads` names.
-
-        Raises:
-            DataError: a component is missing and `on_missing` is `fail`.
-
-        Example:
-            >>> operator = RewardSumMapper(weights={"accuracy": 1.0, "format": 2.0})
-            >>> operator.contributions(table)  # A right response in the format: 1 * 1 + 2 * 0.1.
-            {'accuracy': array([1.]), 'format': array([0.2])}
         """
-        groups, summed_N = Groups.of(table), self.summed(table)
-        without_N = self.without_component(table)
-        found: dict[str, Array] = {}
-        for name in self.weights:
-            part = self._component(table, groups, summed_N, name)
-            unknown_N = part.missing_N | without_N | ~summed_N
-            found[name] = np.where(unknown_N, np.nan, self._added(part, name))
-        return found
+        not_N = self.without_component(table) | ~self.summed(table)
+        return {
+            name: np.where(part.missing_N | not_N, np.nan, self.weight(name) * part.value_N + 0.0)
+            for name, part in self.components(table).items()
+        }
 
     def components(self, table: pa.Table) -> dict[str, SummedComponent]:
-        """What the sum is made of, by the names of the components, in its order.
-
-        Args:
-            table: whole groups, with the columns that `reads` names.
-
-        Raises:
-            DataError: a component is missing and `on_missing` is `fail`.
-        """
+        """What the sum is made of, by the names of the components, in its order."""
         groups, summed_N = Groups.of(table), self.summed(table)
         return {name: self._component(table, groups, summed_N, name) for name in self.weights}
 
+    def dropped(self, table: pa.Table, missing_N: BoolArray) -> BoolArray:
+        """The rows that are dropped where these have no reward, as `on_missing` says."""
+        if self.on_missing == "drop_row" or not missing_N.any():
+            return missing_N
+        groups = Groups.of(table)
+        return np.asarray((groups.sum(missing_N) > 0)[groups.codes_N] & self.summed(table))
+
     def without_component(self, table: pa.Table) -> BoolArray:
-        """Return the rows to sum that no component is for, bool[N].
-
-        Weights do not matter: one that becomes 0 leaves the reward of its rows at 0.
-
-        Args:
-            table: with the columns that `reads` names.
-
-        Raises:
-            DataError: there is one, and `on_missing` is `fail`.
-        """
+        """The rows to sum that no component is for, bool[N]. Weights do not matter: one that
+        becomes 0 leaves the reward of its rows at 0."""
         without_N = self.summed(table)
         for name in self.weights:
             _, reason_column = component_columns(name)
@@ -189,17 +158,12 @@ class RewardSumMapper(Operator):
             raise _none_applies(table, tuple(self.weights), int(np.flatnonzero(without_N)[0]))
         return without_N
 
-    def _added(self, part: SummedComponent, name: str) -> Array:
-        """Return what a component adds to the sum, float64[N]."""
-        return np.where(part.counts_N, self.weight(name) * part.value_N, 0.0)
-
     def weight(self, name: str) -> float:
-        """Return the weight of component `name` at the current `progress`."""
-        weight = self.weights[name]
-        return weight_at(weight, self.progress)
+        """The weight of component `name` at the current `progress`."""
+        return weight_at(self.weights[name], self.progress)
 
     def summed(self, table: pa.Table) -> BoolArray:
-        """Return which rows are summed, bool[N]: all, or those of `task`."""
+        """Which rows are summed, bool[N]: all, or those of `task`."""
         if self.task is None:
             return np.ones(table.num_rows, bool)
         return of_task(table, self.task)
@@ -216,17 +180,15 @@ class RewardSumMapper(Operator):
             present_N &= np.asarray(pc.is_null(reasons))
             counts_N = counts_N & ~_not_applicable(reasons)
         lacking_N = counts_N & ~present_N
-        value_N = np.where(present_N, value_N, 0.0)
-        if not lacking_N.any():
-            return SummedComponent(value_N, counts_N, lacking_N, 0)
-        if self.on_missing == "fail":
+        value_N = np.where(present_N & counts_N, value_N, 0.0)
+        if lacking_N.any() and self.on_missing == "fail":
             raise _missing(table, groups, name, lacking_N, summed_N)
-        if self.on_missing != "group_mean":
-            return SummedComponent(value_N, counts_N, lacking_N, 0)
+        if not lacking_N.any() or self.on_missing != "group_mean":
+            return SummedComponent(value_N, lacking_N, 0)
         mean_N = groups.mean(value_N, counts_N & present_N)[groups.codes_N]
         filled_N = lacking_N & ~np.isnan(mean_N)
         value_N = np.where(filled_N, mean_N, value_N)
-        return SummedComponent(value_N, counts_N, lacking_N & ~filled_N, int(filled_N.sum()))
+        return SummedComponent(value_N, lacking_N & ~filled_N, int(filled_N.sum()))
 
     def _counts(self, table: pa.Table, groups: Groups, summed_N: Array, name: str) -> Array:
         if self.weight(name) == 0:
@@ -240,20 +202,9 @@ class RewardSumMapper(Operator):
         mixed_G = (groups.sum(correct_N) > 0) & (groups.sum(wrong_N) > 0)
         return mixed_G[groups.codes_N] & summed_N
 
-    def _dropped(
-        self, groups: Groups, summed_N: Array, missing_N: Array, without_N: Array
-    ) -> pa.Array:
-        masks = {"missing_component": missing_N, "no_component": without_N}
-        if self.on_missing != "drop_row":
-            masks = {
-                reason: (groups.sum(mask_N) > 0)[groups.codes_N] & summed_N
-                for reason, mask_N in masks.items()
-            }
-        return drop(masks)
-
 
 def _not_applicable(reasons: pa.ChunkedArray) -> BoolArray:
-    """Return in which rows a component is not meant to be, bool[N]."""
+    """In which rows a component is not meant to be."""
     if not is_text(reasons.type):
         return np.zeros(len(reasons), bool)
     return np.asarray(pc.fill_null(pc.equal(reasons, NOT_APPLICABLE), False))

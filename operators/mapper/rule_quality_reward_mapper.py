@@ -51,12 +51,7 @@ class RuleQualityRewardMapper(Mapper):
     The defaults suit worked solutions of ten to a few hundred words with many numbers.
     """
 
-    dimensions: tuple[Dimension, ...] = (
-        "length",
-        "repetition",
-        "special_characters",
-        "arithmetic",
-    )
+    dimensions: tuple[Dimension, ...] = ("length", "repetition", "special_characters", "arithmetic")
     """What is scored."""
     words: tuple[PositiveInt, PositiveInt] = (10, 300)
     """Fewest and most words with the full score for `length`."""
@@ -154,15 +149,12 @@ class Points(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """Statistics of N texts."""
-
     words_N: Array  # int64, number of words
     repetition_N: Array  # float64, share of character n-grams that repeat, see `repetition`
     special_N: Array  # float64, share of special characters
 
 
 def statistics(texts: pa.Array, n: int) -> Statistics:
-    """Return all statistics of the texts."""
     parts = [
         (words(block), repetition(points, n), special_share(points))
         for block, points in _blocks(texts)
@@ -187,11 +179,8 @@ def _points(block: Text) -> Points:
 
 
 def words(block: Text) -> Array:
-    """Number of words, separated by spaces, tabs and newlines, int64[N].
-
-    They are the words of Data-Juicer's `words_num_filter` before it discards those without a
-    letter: in `12 + 5 = 17` it finds none, and here there are 5.
-    """
+    """Separated by spaces, tabs and newlines: the words of Data-Juicer's `words_num_filter` before
+    it discards those without a letter. In `12 + 5 = 17` it finds none, and here there are 5."""
     break_B = _BREAKS[block.bytes_B]
     begins_B = ~break_B
     begins_B[1:] &= break_B[:-1]  # A newline stands before each text but the first.
@@ -199,21 +188,19 @@ def words(block: Text) -> Array:
 
 
 def special_share(points: Points) -> Array:
-    """Share of special characters, float64[N]: `special_char_ratio` of `special_characters_filter`.
-
-    Digits and white space are special; 0 in an empty text.
-    """
+    """`special_char_ratio` of Data-Juicer's `special_characters_filter`. Digits and white space are
+    special; 0 in an empty text."""
     # Without the final newline, which is one.
     count_N = _sums(_special()[points.codes_C], points.starts_N) - 1
     return _share(count_N, points.sizes_N)
 
 
 def repetition(points: Points, n: int) -> Array:
-    """Share of n-grams that repeat, float64[N]: `char_rep_ratio` of `character_repetition_filter`.
+    """Share of n-grams that repeat: `char_rep_ratio` of `character_repetition_filter`.
 
-    With d distinct n-grams of n characters, of which r occur more than once: the occurrences of
-    the min(floor(sqrt(d)), r) most frequent ones, divided by all; 0 if there is no n-gram. n-grams
-    are compared by hashes of about 50 bits.
+    With d distinct n-grams of n characters, of which r occur more than once: the occurrences of the
+    min(floor(sqrt(d)), r) most frequent ones, divided by all; 0 if there is no n-gram. n-grams are
+    compared by hashes of about 50 bits.
     """
     texts = len(points.sizes_N)
     counts_N = np.maximum(points.sizes_N - n + 1, 0)
@@ -237,14 +224,14 @@ def repetition(points: Points, n: int) -> Array:
 
 
 def _places(starts_N: Array, counts_N: Array) -> tuple[Array, Array]:
-    """Return the `counts` positions from each start on, and the row of each."""
+    """The `counts` positions from each start on, and the row of each."""
     rows_T = np.repeat(np.arange(len(starts_N)), counts_N)
     before_N = np.cumsum(counts_N) - counts_N
     return rows_T, np.arange(len(rows_T)) + (starts_N - before_N)[rows_T]
 
 
 def _hashes(codes_C: Array, n: int) -> Array:
-    """Return a hash of the n characters from each position on, uint64[C]; fewer at the end."""
+    """The n characters from each position on, uint64[C]; fewer at the end."""
     values_C = mix((codes_C + np.uint32(1)).astype(np.uint64) * np.uint64(_ODD))
     hashes_C = values_C.copy()
     for ahead in range(1, min(n, len(codes_C))):
@@ -299,12 +286,7 @@ fd3e-fd3f feff ff01 ff08-ff09 ff0c ff0e ff11 ff1a-ff1b ff1f ff3e ff5e fffc-fffd 
 
 
 def special_characters() -> Array:
-    """Return whether a code point is special, bool[0x110000].
-
-    Example:
-        >>> special_characters()[[ord("1"), ord("a"), ord("√")]].tolist()
-        [True, False, True]
-    """
+    """Whether a code point is special, bool[0x110000]."""
     special = np.zeros(0x110000, bool)
     for part in _RANGES.split():
         first, _, last = part.partition("-")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from ..columns import ItemsOfLists, flat, is_list, numbers
+from ..columns import ItemsOfLists, flat, is_list, lists_of, numbers
 from ..errors import DataError
 from ..operator import Columns, Mapper, Scope, ScopeByField
 
@@ -87,26 +87,16 @@ class TokenWeightMapper(Mapper):
         tokens = _items(table, _TOKENS)
         by_error = self.style == "first_error"
         trains_M = self._from_error(table, tokens) if by_error else self._highest(table, tokens)
-        offsets = pa.array(np.concatenate([[0], np.cumsum(tokens.lengths_N)]), pa.int32())
-        values = pa.array(trains_M.astype(np.float32))
-        lists = pa.ListArray.from_arrays(offsets, values, mask=pa.array(~tokens.given_N))
-        return {"token_weight": lists}
+        weights_M = pa.array(trains_M.astype(np.float32))
+        return {"token_weight": lists_of(weights_M, tokens.lengths_N, tokens.given_N)}
 
     def _highest(self, table: pa.Table, tokens: ItemsOfLists) -> NDArray[np.bool_]:
-        """Return which tokens have an entropy of at least the quantile, bool[M]."""
+        """Which tokens have an entropy of at least the quantile."""
         name = self.entropies or _LOGPROBS
         items = _items(table, name)
-        wrong_N = items.given_N & (items.lengths_N != tokens.lengths_N)
-        if wrong_N.any():
-            row = int(np.flatnonzero(wrong_N)[0])
-            found = f"row {row} has {items.lengths_N[row]} values in '{name}' and "
-            found += f"{tokens.lengths_N[row]} tokens in '{_TOKENS}'"
-            raise DataError(found, "give one for each token")
-        invalid_M = ~np.isfinite(items.values_M)
-        if invalid_M.any():
-            row = int(items.rows_M[invalid_M][0])
-            found = f"row {row} has a value in '{name}' that is null or not finite"
-            raise DataError(found, "give a number for each token, or null in place of the list")
+        items.check_lengths(f"'{name}'", tokens, f"tokens in '{_TOKENS}'")
+        right = "give a number for each token, or null in place of the list"
+        items.check_finite(f"a value in '{name}'", right)
         entropy_M = items.values_M if self.entropies else -items.values_M
         least = np.quantile(entropy_M, 1 - self.share) if len(entropy_M) else 0.0
         highest_M = entropy_M >= least
@@ -117,7 +107,7 @@ class TokenWeightMapper(Mapper):
         return trains_M
 
     def _from_error(self, table: pa.Table, tokens: ItemsOfLists) -> NDArray[np.bool_]:
-        """Return which tokens are on the side of the error that trains, bool[M]."""
+        """Which tokens are on the side of the error that trains."""
         assert self.first_error is not None
         place_N, sizes_N = numbers(table, self.first_error), tokens.lengths_N
         none_N = np.asarray(flat(table[self.first_error]).is_null()) | (place_N == -1)
@@ -125,7 +115,7 @@ class TokenWeightMapper(Mapper):
         whole_N = np.isfinite(place_N) & (place_N == np.floor(place_N)) & (place_N >= -1)
         wrong_N = ~(whole_N & (place_N < sizes_N)) & tokens.given_N
         if wrong_N.any():
-            row = int(np.flatnonzero(wrong_N)[0])
+            row = int(np.argmax(wrong_N))
             found = f"row {row} has {place_N[row]:g} in '{self.first_error}', and its response"
             right = "give the place of a token, from 0, or null where there is no error"
             raise DataError(f"{found} has {sizes_N[row]} tokens", right)
@@ -137,11 +127,6 @@ class TokenWeightMapper(Mapper):
 
 
 def _items(table: pa.Table, name: str) -> ItemsOfLists:
-    """Return the items of a column.
-
-    Raises:
-        DataError: it has no lists of numbers.
-    """
     column = flat(table[name])
     kind = column.type
     if pa.types.is_null(kind) or (is_list(kind) and _is_number(kind.value_type)):

@@ -12,7 +12,7 @@ from typing_extensions import Self
 
 from ..agents.trajectory import POLICY
 from ..arrow_compute import pc
-from ..columns import flat, is_list, is_text, numbers
+from ..columns import flat, is_list, is_text, lists_of, numbers
 from ..errors import DataError
 from ..groups import Array, Groups, hash_each, mix
 from ..operator import Change, Columns, Operator, Scope, ScopeByField, drop
@@ -190,11 +190,9 @@ class _Turns(NamedTuple):
         return cls(counts_N, counts_N > 0, row_P, place_P, policy_R, seen, all_row_R)
 
     def lists(self, values_P: Array, known_N: Array) -> pa.Array:
-        """Return numbers of turns as lists, list<float64>[N]; null where a row is not known."""
+        """list<float64>[N]; null where a row is not known."""
         counts_N = np.where(known_N, self.counts_N, 0)
-        offsets = pa.array(np.concatenate([[0], np.cumsum(counts_N)]), pa.int32())
-        values = pa.array(values_P[known_N[self.row_P]], pa.float64())
-        return pa.ListArray.from_arrays(offsets, values, mask=pa.array(~known_N))
+        return lists_of(pa.array(values_P[known_N[self.row_P]]), counts_N, known_N)
 
     def values(self, table: pa.Table, name: str) -> tuple[Array, Array]:
         """The numbers of turns in a column, float64[P], and which rows have one for each turn."""
@@ -208,11 +206,7 @@ class _Turns(NamedTuple):
         return np.nan_to_num(value_P), ~bad_N
 
     def items(self, table: pa.Table, name: str) -> pa.Array:
-        """The items of a column of lists, one for each turn; null where a row has no list.
-
-        Raises:
-            DataError: it has none of lists, or a list of another length.
-        """
+        """The items of a column of lists, one for each turn; null where a row has no list."""
         lists = flat(table[name])
         if pa.types.is_null(lists.type):
             return pa.nulls(len(self.row_P))
@@ -225,7 +219,7 @@ class _Turns(NamedTuple):
         length_N = np.asarray(pc.fill_null(pc.list_value_length(lists), 0)).astype(np.int64)
         wrong_N = given_N & (length_N != self.counts_N)
         if wrong_N.any():
-            row = int(np.flatnonzero(wrong_N)[0])
+            row = int(np.argmax(wrong_N))
             raise DataError(
                 f"row {row} has {length_N[row]} values in '{name}' and {self.counts_N[row]} turns "
                 "of the policy",
@@ -263,13 +257,8 @@ def _named(table: pa.Table, turns: _Turns, name: str) -> Array:
 def _within(
     codes_P: Array, state_P: Array, value_P: Array, known_P: Array, *, leave_one_out: bool = False
 ) -> Array:
-    """Return the distance of each value from the mean of its state in its group, float64[P].
-
-    Args:
-        codes_P: the group of each; state_P: uint64, the state.
-        value_P: float64; known_P: bool, whether it counts.
-        leave_one_out: from the mean of the others; where there is none, from 0.
-    """
+    """The distance of each value from the mean of its state in its group, or of the others in it:
+    where there is none, from 0."""
     order_P = np.lexsort((state_P, codes_P))
     keys: Any = np.stack([codes_P.astype(np.uint64), state_P])[:, order_P]
     first_P = np.ones(len(order_P), bool)

@@ -14,7 +14,7 @@ from ..columns import flat
 from ..groups import uniform_N
 from ..operator import Change, Columns, Operator, Scope
 from ..verifier import Slug, check_reference
-from ..verifier.limits import refusal
+from ..verifier.fractions_and_decimals import refusal
 from ..verifier.pool import shared_pool
 from ..workers import usable_cores
 
@@ -84,7 +84,7 @@ class VerdictRecheckMapper(Operator):
         return Change({"recheck": recheck}, notes=_notes(verdicts, recheck))
 
     def _recheck(self, graded: Sequence[_Graded]) -> list[Slug | None]:
-        """Return the verdict of math-verify on each, None if it is not checked."""
+        """The verdict of math-verify on each, None if it is not checked."""
         found: dict[_Graded, Slug] = {}
         gradable = list[_Graded]()
         for each in dict.fromkeys(graded):
@@ -105,14 +105,11 @@ class VerdictRecheckMapper(Operator):
 
 
 class _Graded(NamedTuple):
-    """A response with a verdict."""
-
     response: str
     answer: str
     reference: str
 
     def text(self) -> str:
-        """Return the text to pass to math-verify."""
         bare = self.response.strip() == self.answer
         return f"${self.answer}$" if bare else self.response
 

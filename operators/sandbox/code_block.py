@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..chats import after_thoughts, final_channel
-from ..verifier.end_of_turn import own_text
+from ..verifier.places import own_text
 
 # A fence may be behind the tag that ends a thought, and before an end token. One that is indented
 # by four or more closes no block: it is one in a docstring.

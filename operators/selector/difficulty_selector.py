@@ -59,9 +59,6 @@ class DifficultySelector(PerStepOperator):
     def replaces(self) -> Columns:
         return (RANK,)
 
-    def drops_within_groups(self) -> bool:
-        return False
-
     def apply(self, table: pa.Table) -> Change:
         right_P, graded_P, age_P = (numbers(table, name) for name in self.reads())
         random, (a, b) = self.random(self.seed), self.prior

@@ -35,7 +35,7 @@ class DiverseResponseSelector(EmbeddingFields, Filter):
     scope: ClassVar[Scope] = Scope.GROUP
     depends_on: ClassVar[tuple[str, ...]] = ("sentence-transformers", "torch", "transformers")
     reasons: ClassVar[Mapping[str, str]] = {
-        "less_diverse": "k other responses of the prompt differ more from each other",
+        "less_diverse": "k other responses of the prompt differ more from each other"
     }
 
     def reads(self) -> Columns:
@@ -59,17 +59,7 @@ class DiverseResponseSelector(EmbeddingFields, Filter):
 
 
 def farthest_points(grams_BMM: Array, k: int) -> Array:
-    """Greedy farthest points of each group by cosine distance, int64[B, k], in order of choice.
-
-    Args:
-        grams_BMM: cosine similarities.
-        k: how many to choose, at most M.
-
-    Example:
-        >>> line = np.cos(np.subtract.outer(np.arange(4) / 2, np.arange(4) / 2))
-        >>> farthest_points(line[None], 3).tolist()
-        [[0, 3, 1]]
-    """
+    """Greedy farthest points of each group by cosine distance, int64[B, k], in order of choice."""
     # Rounded, so that ties are exact and go to the earlier response.
     distance_BMM = np.round(1.0 - grams_BMM, 9)
     batch = np.arange(len(distance_BMM))

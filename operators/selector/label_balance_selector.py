@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -94,10 +94,7 @@ class LabelBalanceSelector(Operator):
             # After all others, in a random order of their own.
             uniform += _bools(self._spares(table))
         code_N = np.where(_bools(is_positive), 1, np.where(_bools(is_negative), 0, -1))
-        columns = {
-            "label": pa.array(code_N, pa.int8()),
-            "uniform": pa.array(uniform),
-        }
+        columns = {"label": pa.array(code_N, pa.int8()), "uniform": pa.array(uniform)}
         if self.max_per_prompt is not None:
             groups = Groups.of(table)
             hashes_G = hash_each(table["prompt_id"].take(pa.array(groups.starts_G)))
@@ -113,51 +110,28 @@ class LabelBalanceSelector(Operator):
         return column.cast(pa.bool_())
 
     def apply(self, table: pa.Table) -> Change:
-        label_N, uniform = np.asarray(table["label"]), np.asarray(table["uniform"])
-        capped_N = self._capped(table, label_N, uniform)
-        ranks = {code: _ranks(capped_N, label_N, uniform, code) for code in (1, 0)}
-        plan = self._plan(len(ranks[1].rows), len(ranks[0].rows))
-        over_ratio_N, over_target_N = np.zeros((2, len(label_N)), bool)
-        for code, share in zip((1, 0), self._ratio(), strict=True):
-            rows, rank = ranks[code]
-            over_ratio_N[rows] = rank >= plan.by_ratio * share
-            over_target_N[rows] = rank >= plan.kept * share
-        return Change(
-            reasons=drop(
-                {
-                    "over_prompt_cap": capped_N,
-                    "over_ratio": over_ratio_N,
-                    "over_target": over_target_N,
-                }
-            ),
-            notes=self._notes(plan.kept, np.bincount(label_N[label_N >= 0], minlength=2)),
-        )
-
-    def _capped(self, table: pa.Table, label_N: Array, uniform: Array) -> Array:
-        capped_N = np.zeros(len(label_N), bool)
-        if self.max_per_prompt is None:
-            return capped_N
-        rows = np.flatnonzero(label_N >= 0)
-        prompt, label = np.asarray(table["prompt"])[rows], label_N[rows]
-        order = np.lexsort((uniform[rows], label, prompt))
-        # Sorted, the rows of one (prompt, label) are a run.
-        prompt, label = prompt[order], label[order]
-        starts = np.ones(len(rows), bool)
-        starts[1:] = (np.diff(prompt) != 0) | (np.diff(label) != 0)
-        places = np.arange(len(rows))
-        rank = places - np.maximum.accumulate(np.where(starts, places, 0))
-        capped_N[rows[order]] = rank >= self.max_per_prompt
-        return capped_N
+        label_N, uniform_N = np.asarray(table["label"]), np.asarray(table["uniform"])
+        is_labelled_N, capped_N = label_N >= 0, np.zeros(len(label_N), bool)
+        if self.max_per_prompt is not None:
+            place_N = _places(uniform_N, label_N, np.asarray(table["prompt"]))
+            capped_N = is_labelled_N & (place_N >= self.max_per_prompt)
+        found, free_N = np.bincount(label_N[is_labelled_N], minlength=2), is_labelled_N & ~capped_N
+        negatives, positives = np.bincount(label_N[free_N], minlength=2).tolist()
+        first, second = self._ratio()
+        # Multiples of the ratio: of the rows that there are, and of those to keep.
+        by_ratio = min(positives // first, negatives // second)
+        kept = by_ratio if self.most is None else min(by_ratio, self.most // (first + second))
+        place_N, share_N = _places(uniform_N, label_N, capped_N), np.where(label_N, first, second)
+        masks = {
+            "over_prompt_cap": capped_N,
+            "over_ratio": free_N & (place_N >= by_ratio * share_N),
+            "over_target": free_N & (place_N >= kept * share_N),
+        }
+        return Change(reasons=drop(masks), notes=self._notes(kept, found))
 
     def _ratio(self) -> tuple[int, int]:
         common = math.gcd(*self.ratio)
         return self.ratio[0] // common, self.ratio[1] // common
-
-    def _plan(self, positives: int, negatives: int) -> _BalancePlan:
-        first, second = self._ratio()
-        by_ratio = min(positives // first, negatives // second)
-        wanted = by_ratio if self.target is None else self.target // (first + second)
-        return _BalancePlan(by_ratio, min(by_ratio, wanted))
 
     def _notes(self, kept: int, count: Array) -> dict[str, float]:
         first, second = self._ratio()
@@ -173,25 +147,15 @@ class LabelBalanceSelector(Operator):
         return {name: float(value) for name, value in notes.items()}
 
 
-class _BalancePlan(NamedTuple):
-    """Multiples of the ratio: among the rows there are, and among those to keep."""
-
-    by_ratio: int
-    kept: int
-
-
-class _Ranked(NamedTuple):
-    """Rows of one label, and the rank of each in their random order."""
-
-    rows: Array
-    rank: Array
-
-
-def _ranks(capped_N: Array, label_N: Array, uniform: Array, code: int) -> _Ranked:
-    rows = np.flatnonzero((label_N == code) & ~capped_N)
-    rank = np.empty(len(rows), np.int64)
-    rank[np.argsort(uniform[rows], kind="stable")] = np.arange(len(rows))
-    return _Ranked(rows, rank)
+def _places(by_N: Array, *keys: Array) -> Array:
+    """The place of each row, by ascending `by_N`, among those with the same keys, int64[N]."""
+    order = np.lexsort((by_N, *keys))
+    starts = np.ones(len(order), bool)
+    starts[1:] = np.logical_or.reduce([np.diff(key[order]) != 0 for key in keys])
+    run = np.arange(len(order))
+    place_N = np.empty(len(order), np.int64)
+    place_N[order] = run - np.maximum.accumulate(np.where(starts, run, 0))
+    return place_N
 
 
 def _bools(mask: pa.ChunkedArray) -> Array:

@@ -78,7 +78,7 @@ class ReplaySelector(Operator):
         return self
 
     def most(self, prompts: int) -> int:
-        """Return how many groups a training step of so many prompts may replay."""
+        """How many groups a training step of so many prompts may replay."""
         return int(self.max_share * prompts + 1e-9)
 
     def reads(self) -> Columns:
@@ -129,7 +129,7 @@ class ReplaySelector(Operator):
 
 
 def preferred(table: pa.Table, groups: Groups) -> Array:
-    """Return the groups in the order in which they are replayed, int64[G]."""
+    """In the order in which they are replayed, int64[G]."""
     age_N, spread_G = numbers(table, POLICY_AGE), np.zeros(len(groups.starts_G))
     if "reward" in table.column_names:
         reward_N = numbers(table, "reward")

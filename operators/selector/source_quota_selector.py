@@ -12,9 +12,9 @@ from typing_extensions import Self
 
 from ..arrow_compute import pc
 from ..columns import at_path, numbers
+from ..config import Weight, weight_at
 from ..groups import Array
 from ..operator import Change, Columns, Kind, Scope, drop
-from ..schedule import Weight, weight_at
 from ..training_step import PROMPT_ROW, RANK, PerStepOperator, mixed, ranks
 
 
@@ -69,9 +69,6 @@ class SourceQuotaSelector(PerStepOperator):
     def replaces(self) -> Columns:
         return (RANK,)
 
-    def drops_within_groups(self) -> bool:
-        return False
-
     @field_validator("quotas", mode="before")
     @classmethod
     def _names(cls, value: Any) -> Any:
@@ -114,7 +111,7 @@ class SourceQuotaSelector(PerStepOperator):
         return Change(columns={RANK: pa.array(rank_P)}, reasons=drop(reasons), notes=notes)
 
     def _quotas(self) -> dict[str, float]:
-        """Return the quotas that are not 0 now."""
+        """Those that are not 0 now."""
         progress = self.step.progress if self.step else 0.0
         quotas = {name: weight_at(each, progress) for name, each in self.quotas.items()}
         largest = max(quotas.values())  # Of numbers near the largest, the sum would be infinite.
@@ -130,11 +127,8 @@ What follows is in the quotas as nearly as can be."""
 def _in_quotas(
     queues_S: list[Array], quota_S: Array, size: int, random: np.random.Generator
 ) -> tuple[Array, Array]:
-    """Return all prompts of S queues in an order in which each `size` of them are in the quotas.
-
-    Returns:
-        Rows, int64[M]; and how many of the first `size` each queue lacks, int64[S].
-    """
+    """All prompts of S queues in an order in which each `size` of them are in the quotas; and how
+    many of the first `size` each queue lacks."""
     taken_S, rows = np.zeros(len(queues_S), np.int64), list[Array]()
     sizes_S = np.array([len(queue) for queue in queues_S], np.int64)
     due_S = np.floor(np.round(size * quota_S / quota_S.sum(), 9)).astype(np.int64)
@@ -148,7 +142,7 @@ def _in_quotas(
 
 
 def _divided(left_S: Array, quota_S: Array, size: int, random: np.random.Generator) -> Array:
-    """Return how many each queue gives to a step, where they have so many left."""
+    """How many each queue gives to a step, where they have so many left."""
     given_S = np.zeros_like(left_S)
     while missing := min(size, int(left_S.sum())) - int(given_S.sum()):
         wanted_S = rounded(np.where(given_S < left_S, quota_S, 0.0), missing, random)
@@ -157,26 +151,20 @@ def _divided(left_S: Array, quota_S: Array, size: int, random: np.random.Generat
 
 
 def _next(queues_S: list[Array], taken_S: Array, given_S: Array) -> list[Array]:
-    """Return the next rows of each queue."""
     return [q[t : t + g] for q, t, g in zip(queues_S, taken_S, given_S, strict=True)]
 
 
 def rounded(quota_S: Array, total: int, random: np.random.Generator) -> Array:
     """Divide a number by quotas: each gets its share rounded down or up, on average exactly.
-
-    Systematic sampling with one random number, Madow, Annals of Mathematical Statistics 20 (1949).
-
-    Example:
-        >>> rounded(np.array([3.0, 1.0]), 8, np.random.default_rng(0)).tolist()
-        [6, 2]
-    """
+    Systematic sampling with one random number, Madow, Annals of Mathematical Statistics 20
+    (1949)."""
     until_S = np.round(np.cumsum(quota_S) / quota_S.sum() * total, 9)
     steps_S1 = np.floor(np.concatenate(([0.0], until_S)) + random.random())
     return np.diff(steps_S1).astype(np.int64)
 
 
 def _tokens(tokens_P: Array, code_P: Array, sources: int) -> Array:
-    """Return the mean tokens of responses to the prompts of each source, where they are known."""
+    """The mean tokens of responses to the prompts of each source, where they are known."""
     known_P = np.isfinite(tokens_P) & (code_P >= 0)
     if not known_P.any():
         return np.ones(sources)

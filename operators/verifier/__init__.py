@@ -12,8 +12,7 @@ from ..logs import logger
 from ..workers import usable_cores
 from .answer import extract_answer
 from .answer_types import Conventions
-from .fractions_and_decimals import read_number
-from .limits import refusal
+from .fractions_and_decimals import read_number, refusal
 from .lists import as_tuple
 from .notation import with_point
 from .pool import FAILURES, GradingOutcome, Slug, Verdict, shared_pool
@@ -119,8 +118,7 @@ def verify_batch(
     return [_best(verdicts[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
 
 
-_Typed = tuple[str | None, AnswerType | None]
-"""A reference, and the type that it is given."""
+_Typed = tuple[str | None, AnswerType | None]  # a reference, and the type that it is given
 
 
 def _typed(
@@ -183,7 +181,7 @@ def _verdicts(
 def _at_once(
     response: str | None, reference: str | None, given: AnswerType | None, conventions: Conventions
 ) -> tuple[Slug | None, str | None]:
-    """Return the slug as far as no process is needed for it, else None; and the answer."""
+    """The slug as far as no process is needed for it; and the answer."""
     if reference is None or (given and not takes(given, reference)):
         return "verifier_error", extract_answer(response) if response else None
     if not response:

@@ -10,12 +10,8 @@ from math_verify import parse, verify
 
 
 def same_by_math_verify(response: str, reference: str) -> bool:
-    """Return whether the answer that math-verify finds in a response is the reference to it.
-
-    Raises:
-        ValueError: the reference itself cannot be parsed.
-        Exception: whatever math-verify raises, which it would otherwise turn into False.
-    """
+    """Whether the answer that math-verify finds in a response is the reference to it. Raises
+    whatever math-verify raises, which it would otherwise turn into False."""
     # Without its own timeout: the parent enforces the deadline.
     known = parse(f"${reference}$", parsing_timeout=None, raise_on_error=True)
     if not known:

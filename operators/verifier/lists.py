@@ -1,12 +1,74 @@
-"""Several answers in one span: lists, sets, tuples, plus-minus."""
+"""Several answers in one span: lists, sets, intervals, tuples, plus-minus."""
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from .fractions_and_decimals import read_plain
-from .intervals import AnswerCollection, brackets, read_inequality
 from .notation import closes_at, plain, split_top
+
+# --- Intervals ------------------------------------------------------------------------
+
+LETTER = r"(?:[A-Za-z]|\\[a-zA-Z]{2,8})(?:_(?:\{[^{}]*\}|\w))?'*"
+NOT_NAMES = frozenset({r"\pi", r"\infty", "i", "e"})
+ORDER = re.compile(r"\s*(<|>|\\(?:le|ge)(?![a-zA-Z]))\s*")
+TURNED = {">": "<", "\\ge": "\\le", "<": ">", "\\le": "\\ge"}
+_VARIABLE = re.compile(LETTER + "$")
+REALS = frozenset({r"\mathbb{R}", "all real numbers", "all reals", "all real x"})
+# What makes a set of reals of others: computer algebra compares these.
+OPERATION = re.compile(
+    r"\\(?:cup|cap|setminus|backslash|ne)(?![a-zA-Z])|[\])}] ?- ?\\\{"
+    r"|^\\\{\s*[a-zA-Z]\s*(?:\\in\s*\\mathbb\{R\}\s*)?[|:]"
+    r"|\|\s*[a-zA-Z]\s*\|\s*(?:[<>]|\\[lg]e)|(?:[<>]|\\[lg]e)\s*\|\s*[a-zA-Z]\s*\|"
+)
+INFINITY = re.compile(r"([+-]?)\s*(?:\\infty|\binfinity\b|\binf\b)$", re.IGNORECASE)
+
+
+def condition(text: str) -> str:
+    r"""The condition of a set-builder `\{x | x > 2\}`; any other text unchanged."""
+    built = re.match(r"\\\{\s*[a-zA-Z]\s*(?:\\in\s*\\mathbb\{R\}\s*)?[|:]\s*(.+)\\\}$", text)
+    return built[1].strip() if built and closes_at(text, 1) == len(text) - 1 else text
+
+
+class AnswerCollection(NamedTuple):
+    """Several answers of a kind: `list`, `set`, `union`, or the pair of brackets, such as `(]`.
+
+    An interval has its ends for items; `name` is the variable of an inequality.
+    """
+
+    kind: str
+    items: tuple[str, ...]
+    name: str = ""
+
+
+def read_inequality(text: str) -> AnswerCollection | None:
+    """`x > 2`, `3 < x`, `-1 \\le x < 1` with one plain variable; also all real numbers."""
+    if text in REALS:
+        return AnswerCollection("()", ("-\\infty", "\\infty"))
+    parts = ORDER.split(text)
+    if ">" in parts or "\\ge" in parts:
+        parts = [TURNED.get(part, part) for part in reversed(parts)]
+    are_names = [bool(_VARIABLE.match(t)) and t not in NOT_NAMES for t in parts[::2]]
+    if are_names == [True, False]:
+        parts = ["-\\infty", "<", *parts]
+    elif are_names == [False, True]:
+        parts = [*parts, "<", "\\infty"]
+    elif len(parts) != 5 or not are_names[1]:
+        return None
+    low, below, name, above, high = parts
+    if not {below, above} <= {"<", "\\le"}:
+        return None
+    kind = brackets(low, "(" if below == "<" else "[", ")" if above == "<" else "]", high)
+    return AnswerCollection(kind, (low, high), name)
+
+
+def brackets(low: str, opening: str, closing: str, high: str) -> str:
+    """Those around two ends: round ones beside infinity."""
+    return ("(" if INFINITY.match(low) else opening) + (")" if INFINITY.match(high) else closing)
+
+
+# --- Lists ----------------------------------------------------------------------------
 
 MAX_ITEMS = 64  # unordered matching tries every pair
 _OR = re.compile(r"\s*,?\s*(?:\b(?:or|and)\b|;)\s*")
@@ -60,10 +122,10 @@ def read_parts(text: str) -> AnswerCollection | None:
 
 
 def split_items(text: str, *, bracketed: bool = False) -> list[str]:
-    """Return the members of a list; `1,000` is one member, `1, 000` and `1,2` are two.
+    """`1,000` is one member of a list, `1, 000` and `1,2` are two.
 
-    In brackets a comma separates, so that `(2,251,252)` is a point; it groups thousands only
-    beside commas with a space, as in `(1,000, 2,000)` and not in `(1,7,103, 105)`.
+    In brackets a comma separates, so that `(2,251,252)` is a point; it groups thousands only beside
+    commas with a space, as in `(1,000, 2,000)` and not in `(1,7,103, 105)`.
     """
     if bracketed and not _groups_thousands(text):
         pieces = [p for part in split_top(text, _OR) for p in split_top(part, _COMMA)]
@@ -87,7 +149,6 @@ def _groups_thousands(text: str) -> bool:
 
 
 def plus_minus(text: str) -> tuple[str, str] | None:
-    r"""Return both cases of a `\pm`, None if there is none."""
     if not re.search(r"\\(?:pm|mp)(?![a-zA-Z])", text):
         return None
     up = re.sub(r"\\mp(?![a-zA-Z])", "-", re.sub(r"\\pm(?![a-zA-Z])", "+", text))

@@ -11,8 +11,7 @@ import unicodedata
 from collections.abc import Callable
 
 from .phrases import languages_of
-from .tables import tables
-from .words import listed
+from .words import listed, tables
 
 # --- Numbers with a decimal comma, as German, French or Russian write them ------------
 # `3,5` is two numbers in English. In a response of such a language it may be either, so both
@@ -26,13 +25,8 @@ _BRACED = re.compile(r"(?<=\d)\{,\}(?=\d{1,2}(?!\d))")
 
 
 def with_point(number: str, response: str) -> str | None:
-    r"""A number with a decimal point that has a comma, or points between thousands; None if it has not.
-
-    Example:
-        >>> with_point("3,5 Meter", "Die Antwort lautet 3,5 Meter.")
-        '3.5 Meter'
-        >>> with_point("3,5", "The answer is 3,5.")
-    """  # noqa: E501
+    """A number with a decimal point that has a comma, or points between thousands; None if it has
+    not."""
     plain = _BRACED.sub(",", number)
     found = _NUMBER.fullmatch(plain)
     if not found or not (found[3] or "." in found[2]):
@@ -87,12 +81,10 @@ Rules = list[tuple[re.Pattern[str], Instead]]
 
 
 def rules(*pairs: tuple[str, Instead]) -> Rules:
-    """Patterns and what stands instead of them."""
     return [(re.compile(pattern), instead) for pattern, instead in pairs]
 
 
 def rewritten(text: str, rules: Rules) -> str:
-    """A text by rules, one after the other."""
     for pattern, instead in rules:
         text = pattern.sub(instead, text)
     return text

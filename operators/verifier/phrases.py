@@ -11,8 +11,7 @@ import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
 
-from .tables import Language, tables
-from .words import listed
+from .words import Language, listed, tables
 
 LETTER = (
     "A-Za-z\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02af\u0300-\u065f\u066e-\u06d3"
@@ -189,7 +188,6 @@ class Phrases:
 
 @lru_cache(maxsize=256)
 def compiled(names: tuple[str, ...]) -> Phrases:
-    """The words of some languages."""
     return Phrases(names)
 
 
@@ -238,7 +236,6 @@ def has_foreign_words(text: str) -> bool:
 
 
 def words_in(text: str) -> list[str]:
-    """The words of a text, in any script."""
     return _WORD.findall(text)
 
 

@@ -12,10 +12,246 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..chats import after_thoughts, final_channel
-from .boxes import boxed
-from .commitment import gives_up, is_given
-from .end_of_turn import own_text
+from .notation import closes_at
 from .phrases import is_hinted
+
+# --- Whether the answer that is found is given ----------------------------------------
+# It is not where its clause negates it directly ("is not 12", "12 is wrong"), offers another one
+# beside it ("13 or 12", "neither 13 nor 12"), or asks ("is it 12?"). Doubts, conditions, and what
+# others say are not read.
+
+_NEAR_CHARACTERS = 80  # characters on each side of an answer
+
+# Delimiters, and a name: `not $x = 12$`.
+_OPENED = r"[ \t#*_$(\[{\\]*(?:[a-zA-Z]\w{0,3}(?:\([a-z]\))? ?= ?)?[ $(\\]*$"
+_CLOSED = r"[\s*_$)\]}\\]*"
+_RIGHT = r"(?:(?:the|our|my) )?(?:(?:final|correct|right) )*(?:answer|solution|correct|right)\b"
+_NEGATED = re.compile(
+    r"(?:\b(?:not|never|neither|nor|cannot|anything but|unlikely to be)|n['’]t|\\(?:lnot|neg)|¬)"
+    rf"(?: (?:really|actually|possibly|exactly|be|been|equals?|to))*(?: {_RIGHT})?{_OPENED}",
+    re.IGNORECASE,
+)
+_REFUTED = re.compile(
+    rf"{_CLOSED}(?:(?:is|are|was|would be) (?:wrong|incorrect|not {_RIGHT})"
+    rf"|(?:isn['’]t|wasn['’]t|can(?:not|['’]t) be) {_RIGHT})"
+)
+_DISOWNED = re.compile(r"[^\s{]\s*(?:\\text\{ ?)?\(\s?(?:incorrect|wrong|not correct|false)\s?\)")
+# "$30 + $160 or 190" and "0.6 or 60%" are one answer.
+_OR_BEFORE = re.compile(
+    r"(?:\b(?:either|is|are|be|equals?|gets?)|[:=]) "
+    rf"(?:[^.,;:+\n]|[.,](?=\S)){{0,50}}[\d)}}$*%](?: [a-z]+)? or {_OPENED}"
+)
+_OR_AFTER = re.compile(rf"{_CLOSED} or [*$\\(]{{0,4}}(?:boxed{{)?[-−]?\d(?![\d.,]*\\?%)")
+_ASKED = re.compile(rf"{_CLOSED}(?: [^.,;:!?()\n\d]{{0,40}})?\?(?!\W*[Yy]es\b)")
+
+
+def is_given(text: str, start: int, end: int) -> bool:
+    """Whether the clause around the answer text[start:end] gives it, and it alone."""
+    before, after = max(0, start - _NEAR_CHARACTERS), end + _NEAR_CHARACTERS
+    if _NEGATED.search(text, before, start) or _OR_BEFORE.search(text, before, start):
+        return False
+    if _REFUTED.match(text, end, after) or _OR_AFTER.match(text, end, after):
+        return False
+    if _ASKED.match(text, end, after):
+        return False
+    if _DISOWNED.search(text, start, end):
+        return False
+    if text.isascii() and not is_hinted(text):
+        return True
+    from .other_languages import is_changed
+
+    return not is_changed(text, start, end)
+
+
+_GIVES_UP = re.compile(
+    r"(?:\bI (?:could(?: not|n['’]t)|(?:can ?not|can['’]t) (?:tell|say|solve|answer|do|give one)"
+    r"|(?:do not|don['’]t) know|give up|have no idea)\b|\banswer\b(?:[^.?\n]|\.\d){0,80}\?\s*No\b)"
+    r"(?: (?:it|this|that|how|yet|for sure|the answer))?\W*$"
+)
+_END_CHARACTERS = 200  # characters
+_NO_ANSWER = re.compile(
+    r"\bI(?:['’]m| am) (?:unable|not able) to\b|\bI do(?: not|n['’]t) have enough\b"
+    r"|\bno (?:definite|definitive|single|clear) answer\b"
+    r"|\b(?:I )?can(?: ?not|['’]t) (?:determine|give|be (?:determined|worked out|known|answered))\b"
+)
+
+
+def gives_up(text: str) -> bool:
+    """Whether a text ends with "I do not know" or the like. The number before it is then part of a
+    question or of a case that was considered."""
+    last = max(0, len(text) - _END_CHARACTERS)
+    if _GIVES_UP.search(text, last) or _NO_ANSWER.search(text, last):
+        return True
+    if text.isascii():
+        return False
+    from .other_languages import gives_up as gives_up_there
+
+    return gives_up_there(text)
+
+
+# --- Where a response ends ------------------------------------------------------------
+# A policy whose sampling does not stop goes on after its end token, or with another question of its
+# own. What it writes there answers nothing that it was asked.
+
+# Tokens that end a turn (ChatML, GPT-2, Llama, Gemma, Phi, DeepSeek, harmony, EXAONE, Seed-OSS,
+# Command A, MiniMax, Granite), or begin the next one.
+_TURN_ENDS = re.compile(
+    r"<\|(?:im_end|endoftext|eot_id|eom_id|end_of_text|end|return|eot|eom|role_end|endofturn)\|>"
+    r"|<\|(?:END_RESPONSE|END_OF_TURN_TOKEN)\|>|\[\|endofturn\|\]|\[EOS\]|\[e~\[|<seed:eos>|<eos>"
+    r"|</s>|<end_of_turn>|<｜end▁of▁sentence｜>"
+    r"|(?<=\S)\s*(?:<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<\|(?:user|observation)\|>)"
+)
+# Ticks, the end of a proof, and pictures say nothing about the answer before them.
+_MARK = re.compile("[\u220e\u2611\u2705\u2713\u2714\u2728\u2b50\ufe0f\U0001f300-\U0001faff]")
+_NEXT_QUESTION = re.compile(r"\n[ \t#*]*(?:Question|Problem|Q)[ \t*]*:")
+_ANSWERED = re.compile(
+    r"####\s*[^\s#]|\\(?:boxed|fbox)\s*\{[^}]|\b[Aa]nswer(?: is|:)\**\s*[^\s*]|(?:^|\n)A:[ \t]*\S"
+)
+
+
+_ITEM = re.compile(r"[1-9]\d?")
+_ITEM_ENDS = ".．、)）"
+
+
+def begins_item(text: str, start: int, end: int) -> bool:
+    """Whether a number is the `4.` of a list item after `3.`, where a response was cut off."""
+    if text[end : end + 1] not in tuple(_ITEM_ENDS) or not _ITEM.fullmatch(text, start, end):
+        return False
+    line = text.rfind("\n", 0, start) + 1
+    if not line or text[line:start].strip(" \t*#"):
+        return False
+    previous = rf"^[ \t*#]*{int(text[start:end]) - 1}[{_ITEM_ENDS}](?!\d)"
+    return bool(re.search(previous, text[:line], re.MULTILINE))
+
+
+def own_text(response: str) -> str:
+    """A response up to its end token, or to a question of its own after its answer."""
+    t = response if response.isascii() else _without_marks(response)
+    # A search for one character takes a hundredth of the time of a search for a pattern.
+    marked = "|" in t or "_" in t or "｜" in t
+    marked = marked or ("/" in t and "</s>" in t) or ("<" in t and "eos>" in t)
+    marked = marked or ("[" in t and ("[E" in t or "[e~" in t))
+    if marked and (end := _TURN_ENDS.search(t)):
+        t = t[: end.start()]
+    if ("Q" in t or ("P" in t and "Problem" in t)) and _NEXT_QUESTION.search(t):
+        answered = _ANSWERED.search(t)
+        question = _NEXT_QUESTION.search(t, answered.end()) if answered else None
+        return t[: question.start()].rstrip() if question else t
+    return t
+
+
+def _without_marks(text: str) -> str:
+    end = len(text)
+    while end and (text[end - 1].isspace() or _MARK.match(text, end - 1)):
+        end -= 1
+    return text[:end]
+
+
+# --- The last box ---------------------------------------------------------------------
+
+# A response that was escaped once too often has two backslashes.
+_BOX_PARTS = re.compile(r"\\{1,2}(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
+_UNBRACED = re.compile(r"\\(?:boxed|fbox)\s+(-?[\d\\.][^\s$]{0,100}?)(?=[.,;:!?]?(?:[\s$]|\Z))")
+# A minus before the box belongs to what is in it; any other operation around it does not.
+_SIGN = re.compile(
+    r"(?:(?:=|(?<!\\)\$|\\[(\[])\s*|(?<![^\n])(?=.\$?\Z|\\pm))([-−±]|\\pm)\s*\$?\s*$"
+)
+# A box that is an operand is a step, unless it was to be filled in, as in `3 + \boxed{12} = 15`.
+_OPERATOR_BEFORE = re.compile(
+    r"(?:[\^_]\{?|\\(?:sqrt|[dt]?frac|log|ln|cdot|times)(?:\{[^{}]*\})?\{?"
+    r"|[+·×√\d]|(?<=[\w)}] )[-−*/]) ?$"
+)
+_OPERATOR_AFTER = re.compile(r" ?(?:[+·×]|\\(?:cdot|times|pi)|[xyz](?![a-zA-Z']))")
+_EQUATED_AFTER = re.compile(r"[^=<>$\n]{0,30}=")
+_LIST_GLUE = re.compile(
+    r"(?:[\s,;$①-⑤]|\\[,;: ()]|\\q?quad|\\(?:text|mathrm)\s*\{\s*(?:and|or)?,?\s*\}|and|or)*"
+)
+_NEXT_ITEM = re.compile(
+    r"[\s.,;$]*\n[ \t*-]*(?:(?:candidate|option|choice|possibility|guess) ?\w{1,2}|\(?[a-z]\)?)"
+    r"[.):][\s$]*",
+    re.IGNORECASE,
+)
+_DEEP = 64  # pairs of braces
+_LONG = 4_000  # a longer content is refused, in braces or not
+_CUT_OFF = re.compile(r"(?<=\d)\.{3,}$")
+
+
+def boxed(text: str) -> tuple[str, int] | None:
+    """The answer in the last box, and where the box ends."""
+    if "\\boxed" not in text and "\\fbox" not in text:
+        return None
+    spans = _box_spans(text)
+    if not spans:
+        unbraced = list(_UNBRACED.finditer(text))
+        return (unbraced[-1][1], unbraced[-1].end()) if unbraced else None
+    start, inner, end = spans[-1]
+    last = _peel(text[inner:end])
+    if last and not text.isascii():
+        from .other_languages import magnitude_after
+
+        last = f"{last} {magnitude_after(text[end + 1 : end + 20])}".strip()
+    first, contents = _listed(text, spans, last)
+    answer = ", ".join(contents)
+    if last and (sign := _SIGN.search(text, max(0, start - 24), start)):
+        first, answer = start, f"{sign[1]}({last})"
+    if not answer:
+        return None
+    is_part = _is_operand(text, start, end + 1) or not is_given(text, first, end + 1)
+    return f"not({answer})" if is_part else answer, end + 1
+
+
+def _is_operand(text: str, start: int, end: int) -> bool:
+    before, after = text[max(0, start - 40) : start], text[end : end + 40]
+    is_part = _OPERATOR_BEFORE.search(before) or _OPERATOR_AFTER.match(after)
+    return bool(is_part) and not _EQUATED_AFTER.match(after)
+
+
+def _listed(text: str, spans: list[tuple[int, int, int]], last: str) -> tuple[int, list[str]]:
+    """Where the first box begins of those that form one list with the last, and their contents."""
+    contents, following = [last], spans[-1][0]
+    for start, inner, end in reversed(spans[:-1]):
+        if end > following:
+            continue  # It is nested in the box that follows.
+        if not _joined(text, end + 1, following):
+            break
+        contents.append(_peel(text[inner:end]))
+        following = start
+    return following, list(dict.fromkeys(reversed(contents)))
+
+
+def _joined(text: str, end: int, start: int) -> bool:
+    if start - end > 40:
+        return False
+    return bool(_LIST_GLUE.fullmatch(text, end, start) or _NEXT_ITEM.fullmatch(text, end, start))
+
+
+def _box_spans(text: str) -> list[tuple[int, int, int]]:
+    """(start, content start, content end) of every balanced box, in order of their ends."""
+    stack: list[tuple[int, int] | None] = []
+    spans = list[tuple[int, int, int]]()
+    for token in _BOX_PARTS.finditer(text):
+        mark = token[0]
+        if mark == "{":
+            stack.append(None)
+        elif mark == "}":
+            if stack and (opened := stack.pop()):
+                spans.append((*opened, token.start()))
+        elif mark[-1] == "{" and len(mark) > 2:
+            stack.append((token.start(), token.end()))
+    return spans
+
+
+def _peel(content: str) -> str:
+    content = content.replace("\\boxed", "").replace("\\fbox", "").strip()
+    for _ in range(_DEEP):
+        # One pair of braces is around it all, unlike in `{1,2} \setminus {2}`.
+        if content[:1] != "{" or len(content) > _LONG or closes_at(content, 0) < len(content) - 1:
+            break
+        content = content[1:-1].strip()
+    return _CUT_OFF.sub(r"\\ldots", content) if content.endswith("...") else content
+
+
+# --- The places -----------------------------------------------------------------------
 
 ANSWER_TAGS = (
     ("<answer>", "</answer>"),

@@ -11,18 +11,22 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import chain
 
-from .fractions_and_decimals import Number, read_plain, read_simple, same_number
-from .intervals import (
+from .fractions_and_decimals import Number, read_plain, read_simple, refusal, same_number
+from .lists import (
     INFINITY,
     LETTER,
+    MAX_ITEMS,
     NOT_NAMES,
     OPERATION,
     ORDER,
     AnswerCollection,
     condition,
+    plus_minus,
+    read_collection,
+    read_parts,
+    read_set,
+    split_items,
 )  # fmt: skip
-from .limits import refusal
-from .lists import MAX_ITEMS, plus_minus, read_collection, read_parts, read_set, split_items
 from .notation import closes_at, plain, split_top
 from .units import split_unit
 
@@ -97,7 +101,7 @@ _OF_X = re.compile(r"[a-zA-Z]\(x\)$")
 
 
 def is_name(text: str) -> bool:
-    """Return whether this is a name of an answer (`x`, `f(2)`, `Area`), not mathematics."""
+    """A name of an answer (`x`, `f(2)`, `Area`), not mathematics."""
     return bool(_NAME.match(text)) and text not in NOT_NAMES
 
 
@@ -124,7 +128,7 @@ _TEXT = re.compile(r"\\text\{([^{}]*)\}")
 
 
 def is_missing(reference: str) -> bool:
-    """Return whether a reference denotes a missing value, such as `nan` or `None`."""
+    """Such as `nan` or `None`."""
     if len(reference) >= 20:
         return False
     text = _TEXT.fullmatch(reference.strip())
@@ -205,7 +209,7 @@ _MATHS_WORD = re.compile(
 
 
 def is_prose(text: str) -> bool:
-    """Return whether a leaf is words rather than mathematics, apart from a unit at its end."""
+    """Whether a leaf is words rather than mathematics, apart from a unit at its end."""
     if not text.isascii():
         from .phrases import has_foreign_words
 
@@ -215,10 +219,8 @@ def is_prose(text: str) -> bool:
 
 
 def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
-    """Return whether two spans in plain notation are the same answer.
-
-    `leaf` compares two spans without structure; it raises if it cannot.
-    """
+    """Whether two spans in plain notation are the same answer. `leaf` compares two spans without
+    structure; it raises if it cannot."""
     answer, reference = unwrap(answer), unwrap(reference)
     if (free := _FREE.search(reference)) and (named := _FREE.search(answer)):
         answer = answer[: named.start()] + free[0]  # The name of a free constant does not matter.

@@ -21,8 +21,17 @@ from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse
 
 from .fractions_and_decimals import Number, read_plain, rounds_to, same_number
-from .intervals import INFINITY, LETTER, OPERATION, TURNED, condition
-from .lists import MAX_ITEMS, UNION, read_collection, read_set
+from .lists import (
+    INFINITY,
+    LETTER,
+    MAX_ITEMS,
+    OPERATION,
+    TURNED,
+    UNION,
+    condition,
+    read_collection,
+    read_set,
+)
 from .notation import plain, rewritten, rewritten_inside_out, rules, split_top
 from .structure import ENVIRONMENT, is_prose, parts, same
 from .units import DEGREE, agree, split_unit
@@ -185,7 +194,6 @@ def expression(text: str) -> Expression | None:
 
 
 def parsed(text: str) -> Expression | None:
-    """Return the expression by math-verify's parser."""
     bare = ARGUMENTS.sub(" ", text)
     if _FOREIGN.search(bare) or _MISREAD.search(text) or set(_COMMAND.findall(text)) - _COMMANDS:
         return None
@@ -248,7 +256,7 @@ def _with_constants(value: Expression) -> Expression:
     return value.xreplace(found) if found else value
 
 
-# --- Sets of real numbers, written with operations: `\cup`, `\setminus`, `x \ne 2`, `|x| < 1` ---
+# --- Sets of real numbers, written with operations: `\cup`, `\setminus`, `x \ne 2`, `|x| < 1`
 
 _MINUS = re.compile(r"\s*\\(?:setminus|backslash)(?![a-zA-Z])\s*|(?<=[})\]])\s*-\s*(?=\\?\{)")
 _BOTH = re.compile(r"\s*\\cap(?![a-zA-Z])\s*|\s*,\s*")
@@ -312,7 +320,6 @@ _CARRIED_OUT = (
 
 
 def fraction(value: Any) -> Fraction:
-    """Return a real number of mpmath, exactly."""
     # private: mpmath==1.3.0, tests/operators/verifier/test_forms.py::test_form
     numerator, denominator = mpmath.libmp.to_rational(value._mpf_)
     return Fraction(int(numerator), int(denominator))
@@ -324,13 +331,13 @@ def _mpf(value: Expression, digits: int) -> Any:
 
 
 def close(x: Any, y: Any, within: Any) -> bool:
-    """Return whether two values agree to a relative error."""
+    """Whether two values agree to a relative error."""
     # An exact 0 may be computed as a rounding error of what cancelled: hence the floor.
     return bool(abs(x - y) <= within * max(abs(x), abs(y), _FLOOR))
 
 
 def evaluations(f: Expression, g: Expression, digits: int = DIGITS) -> Iterator[tuple[Any, Any]]:
-    """Yield both values at each point where both exist and are both real or both complex.
+    """Both values at each point where both exist and are both real or both complex.
 
     Where a root has letters, these are lengths or counts: only positive values of them count.
     """
@@ -362,13 +369,13 @@ def _roots(value: Expression) -> list[bool]:
 
 
 def _counts(value: Expression) -> set[Any]:
-    """Return the symbols that bound a sum or product, which have a value at whole numbers only."""
+    """The symbols that bound a sum or product, which have a value at whole numbers only."""
     bounds = [bound for each in value.atoms(sympy.Sum, sympy.Product) for bound in each.limits]
     return {s for _, *ends in bounds for end in ends for s in end.free_symbols}
 
 
 def evaluate(value: Expression, at: dict[Any, Any], digits: int = DIGITS) -> Any | None:
-    """Return the value at a point, None if it has none."""
+    """None if it has no value there."""
     # Not the `x` of a limit or sum, which is bound there and may be free in the other expression.
     free = {s: at[s] for s in value.free_symbols if s in at}
     floats = {s: v if v.is_Integer else sympy.Float(v, digits) for s, v in free.items()}
@@ -397,20 +404,13 @@ _COMPARISON = re.compile(r"\s*(=|<|>|\\(?:le|ge|ne)(?![a-zA-Z]))\s*")
 
 
 def equivalent(answer: str, reference: str) -> bool:
-    """Return whether two bare answers are equal in structure, numbers and expressions.
-
-    Raises:
-        ValueError: the reference itself cannot be parsed.
-    """
+    """Equal in structure, numbers and expressions; a ValueError: the reference cannot be parsed."""
     return same(plain(answer), plain(reference), _same_leaf)
 
 
 def check(reference: str) -> None:
-    """Read a reference as an answer would be compared with it, part by part.
-
-    Raises:
-        ValueError: a part cannot be parsed, or has no value.
-    """
+    """Read a reference as an answer would be compared with it, part by part; a ValueError: a part
+    cannot be parsed, or has no value."""
     for part in parts(plain(reference)):
         same(_ANY_FORMULA, part, _same_leaf)
 
@@ -516,7 +516,7 @@ def _agree(f: Expression, g: Expression, digits: int, within: Any) -> bool:
 
 
 def _rounded(decimal: Number, exact: Fraction) -> bool:
-    """Return the decimal rule of the exact tier, for a value known to `DIGITS` digits."""
+    """The decimal rule of the exact tier, for a value known to `DIGITS` digits."""
     short = Fraction(round(exact * 10**20), 10**20)
     if abs(short - exact) < abs(exact) / 10**60:  # such as 2^{64}, which has a finite decimal
         return same_number(decimal, Number(short))

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 from .amounts import SIGNS
 from .answer_types import Conventions
-from .commitment import is_given
 from .phrases import compiled, fold, is_unspaced, languages_of, without_polite
-from .places import ITEM, AnswerPlace, sentences, stripped
+from .places import ITEM, AnswerPlace, is_given, sentences, stripped
 
 _LATEX = re.compile(r"\\(?:ce|mathrm|text)\s*\{([^{}]*)\}|[_^]\{([^{}]*)\}|\\([%$&#_{}])")
 DOTS = re.compile(r"\\[lcv]?dots(?![a-zA-Z])|\.\.\.|…")
@@ -86,7 +85,7 @@ def normal(text: str, *, cased: bool = False) -> str:
 
 
 def is_grid(text: str) -> bool:
-    """Whether it has lines of digits, signs or single letters, whose order and length count."""
+    """Lines of digits, signs or single letters, whose order and length count."""
     return "\n" in text.strip() and not _LETTERS.search(text)
 
 

@@ -1,30 +1,194 @@
 """The type of a reference, and whether a response has an answer of its type that equals it.
 
-Numbers and expressions are the business of `answer` and `structure`; others have a module each.
+Numbers and expressions are the business of `answer` and `structure`; JSON and choices are here.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from enum import Enum
 from functools import lru_cache
+from operator import eq
+from typing import Any
 
 from .amounts import MONEY, PERCENT, QUANTITY, Amount, is_near
 from .answer_types import AnswerRules, Conventions, Mention
 from .calendar_answers import DATE, TIME, Date
-from .choices import BOOLEAN, CHOICE, begins_with_it
-from .commitment import is_given
-from .fractions_and_decimals import read_number
-from .intervals import REALS
-from .json_values import JSON, read_json
-from .limits import refusal
-from .lists import read_collection
+from .fractions_and_decimals import read_number, refusal
+from .lists import REALS, read_collection
 from .notation import plain
 from .phrases import has_foreign_words
-from .places import AnswerPlace, own_part, places, sentences, stripped
+from .places import AnswerPlace, is_given, own_part, places, sentences, stripped
 from .structure import is_nothing, is_prose
 from .texts import DOTS, equal_texts, gives_list, gives_text, is_grid, items_of
+from .words import listed
+
+# --- JSON -----------------------------------------------------------------------------
+
+_DECODER = json.JSONDecoder()
+_OPENING = re.compile(r"[{\[]")
+_MOST = 100  # opening brackets that are tried
+
+
+def read_json(text: str) -> Any | None:
+    try:
+        found = json.loads(text) if text[:1] in ("{", "[") else None
+        _json_key(found)
+    except (ValueError, RecursionError):
+        return None
+    return found
+
+
+def _is_structured(value: Any) -> bool:
+    """Whether it is more than a list of numbers, which has other notations: `[0, 1]`, `(1, 2)`."""
+    is_numbers = isinstance(value, list) and value and {*map(type, value)} <= {int, float}
+    return isinstance(value, dict | list) and not is_numbers
+
+
+def _json_mentions(text: str) -> list[Mention]:
+    found, at = list[Mention](), 0
+    unescaped = text.replace("\\{", "{").replace("\\}", "}")
+    if len(unescaped) < len(text) and "{" not in text.replace("\\{", ""):
+        text = unescaped  # In a box of LaTeX, braces are escaped.
+    for _ in range(_MOST):
+        if not (opening := _OPENING.search(text, at)):
+            break
+        try:
+            value, end = _DECODER.raw_decode(text, opening.start())
+            found.append(Mention(_json_key(value), opening.start(), end))
+        except json.JSONDecodeError as error:
+            end = max(opening.end(), error.pos)  # What is in a broken value is no value.
+        except (ValueError, RecursionError):
+            break  # Longer or deeper than any answer.
+        at = end
+    return found
+
+
+def _json_key(value: Any) -> Any:
+    """A value as what can be compared: 15 is 15.0, and neither is True or "15"."""
+    if isinstance(value, dict):
+        return ("{", frozenset((name, _json_key(each)) for name, each in value.items()))
+    if isinstance(value, list):
+        return ("[", tuple(_json_key(each) for each in value))
+    return (isinstance(value, bool), isinstance(value, str), value)
+
+
+JSON = AnswerRules(lambda text: _is_structured(read_json(text)), _json_mentions, equal=eq)
+"""The names of an object have no order; a list has one. `15` is `15.0`, and is not `"15"`."""
+
+
+# --- Choices --------------------------------------------------------------------------
+
+_JOIN = (
+    r"(?:\s*(?:[,;/&|和、–-]|或者?)\s*(?:and |or |& )?|\s+(?:and|or|to|through|&|oder|ou|или)\s+"
+    r"|\s*\\(?:lor|vee|land|wedge|c[au]p|cdot|times)\s+)"
+)
+_ONE = r"[(\[]?[A-Ja-d][)\]]?"
+_RUN = r"A?B?C?D?E?F?G?(?<=[A-G][A-G])"
+_TAKEN = re.compile(
+    rf"{_RUN}|\(?(?:[A-J]|[a-d])\)?[.):]?|\(?[A-J](?:\)|[.:](?=\s)).*"
+    rf"|\(?[A-J]\)?(?:{_JOIN}\(?[A-J]\)?)+"
+)
+_LABELLED = re.compile(
+    rf"\b(?:option|choice|alternative|answer|statement)s?:?[\s*_\"]+({_ONE}(?:{_JOIN}{_ONE})*)(?![\w'’])",
+    re.IGNORECASE,
+)
+# What begins a marked place: `C`, `(c)`, `C) 12`, `C: text`, `A, C and D`; not "A dog".
+_FIRST = re.compile(
+    rf"\W*({_RUN}|{_ONE}(?:{_JOIN}{_ONE}(?![\w.]))*)(?!{_JOIN}[A-J]\b)(?=$|\\[}})]|[.):\]}},$]|\*\*|__|\s*[:：(（\n]|\s*[-–—](?=\s*[A-Za-z]{{2}})|\s+(?:is|because|as|since)\b)"
+)
+_BRACKETED = re.compile(r"(?<!\w)[(\[]([A-Ja-e])[)\]]")
+_ALONE = re.compile(
+    rf"(?<![A-Za-z0-9'’.=-])(?<!= )(?!A\s+(?!or\b|and\b)[a-z]|I\b)({_RUN}|[A-J](?:{_JOIN}[A-J])*)"
+    r"(?![A-Za-z0-9]|['’](?!d[ıi]r)|\.\w|_|\s*[-+*/^=<>]\s*[\w\\(])"
+)
+_LETTER = re.compile(r"(?<![A-Za-z])[A-Ja-j](?![A-Za-z])")
+_UNSURE = re.compile(
+    r"\b(?:might|may|maybe|perhaps|possibly|could|or)\b[^.]*\b[A-J]\b|\b[A-J] (?:might|may|could)\b"
+)
+_REJECTED = re.compile(
+    r"(?:\\[a-z]+|[≠¬]) *\Z|\b(?:not|never|n['’]t|cannot) (?:choose|pick|select|take)\W*\Z"
+    r"|\b(?:all but|except|(?:exclud|eliminat)(?:e|ing)|rul(?:e|ing) out)(?: option)?\W*\Z",
+    re.IGNORECASE,
+)
+_OR = re.compile(r"\b(?:or|oder|ou|или)\b|[/\\或]")
+
+
+def _letters(text: str) -> frozenset[str]:
+    """Several letters that are joined by "or" are none of them."""
+    run = text.isascii() and text.isalpha() and text.isupper()
+    found = frozenset(text if run else (each.upper() for each in _LETTER.findall(text)))
+    return found | {"or"} if len(found) > 1 and _OR.search(text) else found
+
+
+def _letter_mentions(text: str) -> list[Mention]:
+    if (found := _FIRST.match(text)) and is_given(text, *found.span(1)):
+        if _UNSURE.search(text, found.end()):
+            return [Mention("several", *found.span(1))]
+        return [Mention(_letters(found[1]), *found.span(1))]
+    options = [
+        [(_letters(each[1]), each) for each in pattern.finditer(text)]
+        for pattern in (_LABELLED, _BRACKETED, _ALONE)
+    ]
+    denied = {letters for found in options for letters, each in found if _is_denied(text, each)}
+    kept = ([Mention(a, *m.span(1)) for a, m in found if a not in denied] for found in options)
+    return next(filter(None, kept), [])
+
+
+def _is_denied(text: str, letter: re.Match[str]) -> bool:
+    rejected = _REJECTED.search(text, max(0, letter.start(1) - 40), letter.start(1))
+    return bool(rejected) or not is_given(text, *letter.span(1))
+
+
+CHOICE = AnswerRules(lambda text: bool(_TAKEN.fullmatch(text)), _letter_mentions, equal=eq)
+"""Letters of options, in any case, with the text of the option or without; their order is free."""
+
+# --- Yes and no -----------------------------------------------------------------------
+
+_YES = listed("yes sí oui ja да sim evet tak 是 是的 对 はい 네 예")
+_NO = listed("no non nein não нет nej nie hayır 不 不是 否 いいえ 아니요 아니오")
+_WORDS = dict.fromkeys(_YES, "yes") | dict.fromkeys(_NO, "no") | {"true": "true", "false": "false"}
+_NEAR = 200  # characters before a word that may deny it
+_DENIED = re.compile(r"\b(?:not|whether|if)\b(?: \w+){0,2} \Z|n['’]t\b(?: \w+){0,3} \Z")
+_ANY = "|".join(word for word in _WORDS if word not in ("yes", "no"))
+_BOTH = re.compile(
+    r"\b(?:yes|true)(?:[\s-](?:and|or)[\s-]| ?[/|&] ?)(?:also )?(?:no|false)\b|\btrue or not\b"
+    r"|\bneither (?:an? )?(?:yes|no|true|false)\b"
+    rf"|\A(?:{_ANY})[\s/|,]+(?:aber |mais |pero |но )?(?:{_ANY})(?=\W|\Z)",
+    re.IGNORECASE,
+)
+_YES_OR_NO = re.compile(
+    r"(?<!say )(?<!says )\b(?:yes|true|false"
+    r"|no(?=\W*\Z|\.(?! ?\d)|[,;:!*\"')/|&]| (?:yes|if|in some|otherwise)\b| [-–—|/&<=>]))\b"
+    rf"|\A(?:{_ANY})(?=\W|\Z)",
+    re.IGNORECASE,
+)
+
+
+def begins_with_it(text: str) -> bool:
+    """Whether a text begins with yes or no, true or false, on which it enlarges."""
+    return bool(_YES_OR_NO.match(text, len(text) - len(text.lstrip(" \n*_"))))
+
+
+def _yes_or_no(text: str) -> list[Mention]:
+    if _BOTH.search(text):
+        return [Mention("both", 0, len(text))]
+    given = [
+        each
+        for each in _YES_OR_NO.finditer(text)
+        if is_given(text, *each.span())
+        and not _DENIED.search(text, max(0, each.start() - _NEAR), each.start())
+    ]
+    return [Mention(_WORDS[each[0].lower()], *each.span()) for each in given]
+
+
+BOOLEAN = AnswerRules(lambda text: text.lower() in _WORDS, _yes_or_no, equal=eq)
+"""Yes or no, in any of these languages; true or false, which are others."""
+
+
+# --- Types ----------------------------------------------------------------------------
 
 
 class AnswerType(str, Enum):
@@ -145,7 +309,6 @@ def _is_measured(text: str) -> bool:
 
 
 def takes(kind: AnswerType, reference: str) -> bool:
-    """Whether a reference can be of a type that it is given."""
     if kind is AnswerType.NUMBER:
         return read_number(reference) is not None
     rules = _RULES.get(kind)

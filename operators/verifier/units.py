@@ -26,8 +26,7 @@ from .phrases import (
     without_polite,
     words_in,
 )
-from .tables import tables
-from .words import ASCII_MAGNITUDES, MAGNITUDES, MONTHS, PARTS, SMALL, listed
+from .words import ASCII_MAGNITUDES, MAGNITUDES, MONTHS, PARTS, SMALL, listed, tables
 
 # --- Known units ----------------------------------------------------------------------
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .fractions_and_decimals import read_number
-from .limits import refusal
+from .fractions_and_decimals import read_number, refusal
 from .notation import plain
 from .structure import is_name
 from .units import split_unit

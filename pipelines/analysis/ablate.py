@@ -10,9 +10,9 @@ from rich.text import Text
 
 from ...operators import Operator
 from ...operators.columns import columns_of
+from ...operators.config import Weight
 from ...operators.mapper.gdpo_advantage_mapper import GdpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
-from ...operators.schedule import Weight
 from ..console import figures_table, number_text, widen_log
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step

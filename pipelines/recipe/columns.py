@@ -87,7 +87,7 @@ def _is_unknown(step: Step) -> bool:
 
 def _after(step: Step, before: ByName) -> ByName:
     operator, after, of = step.operator, dict(before), frozenset[str]()
-    writes, removed = operator.writes(), operator.removes_of_all()
+    writes, removed = operator.writes(), () if operator.where else operator.removes()
     if not _is_unknown(step):
         reads = [name for name in operator.needs_of(before) if name in before]
         of = of.union(reads, *(before[name].of for name in reads))

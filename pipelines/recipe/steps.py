@@ -27,6 +27,7 @@ from ...operators import (
 )
 from ...operators.columns import ADVANTAGES, CREDIT
 from ...operators.condition import exclude_each_other
+from ...operators.config import WeightSchedule
 from ...operators.errors import shortened, shown, suggest
 from ...operators.mapper.gdpo_advantage_mapper import GdpoAdvantageMapper
 from ...operators.mapper.importance_weight_mapper import ImportanceWeightMapper
@@ -34,7 +35,6 @@ from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import COMMON_FIELDS
 from ...operators.registry import find
 from ...operators.sampling.rollout import RolloutMapper
-from ...operators.schedule import WeightSchedule
 from ..data_juicer import catalogue
 from ..data_juicer.settings import passed_on
 from ..data_juicer.steps import step as foreign_step

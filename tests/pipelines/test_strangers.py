@@ -61,7 +61,7 @@ LINES = {
     "54-tool-calls-sampled": "messages in column 'messages' have a field 'tool_calls', which the",
     "57-vllm-logprobs-dict": "the objects in column 'outputs.logprobs' have more than 1,000 different",
     "62-interleaved-groups": "rows 1 and 3 have the same prompt but are not next to each other",
-    "63-yaml-backslash": "it has a backspace, as YAML reads \\b in double quotes; put the pattern in",
+    "63-yaml-backslash": "it has a control character, as YAML reads \\b in double quotes; put the pattern in",
 }  # fmt: skip
 
 

@@ -24,11 +24,11 @@ from ...operators.columns import (
     content_ids,
     numbers,
 )
+from ...operators.config import WeightSchedule
 from ...operators.errors import suggest
 from ...operators.groups import hash_each
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
-from ...operators.schedule import WeightSchedule
 from ...pipelines.recipe.recipe import load
 from ...pipelines.recipe.steps import Step, gives_reward
 from ..verl.curation import curate

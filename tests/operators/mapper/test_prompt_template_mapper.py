@@ -175,7 +175,7 @@ def test_prompts_may_have_no_reference():
         ({"template": "Solve {qestion}."}, "it must contain {question}"),
         (
             {"reference_pattern": "\boxed{(.*)}"},
-            "it has a backspace, as YAML reads \\b in double quotes; put the pattern in single quotes",
+            "it has a control character, as YAML reads \\b in double quotes; put the pattern in single quotes",
         ),
         (
             {"reference": None, "reference_pattern": "x"},

@@ -7,7 +7,7 @@ from graded_cases import check_verdicts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rejuice.operators.verifier.last_number import last_number
+from rejuice.operators.verifier.answer import last_number
 
 # A response (`¶` stands for a new line), references that it answers, references that it does not.
 # fmt: off

@@ -9,8 +9,8 @@ from graded_cases import check_boxed
 
 from rejuice.operators.verifier import verify
 from rejuice.operators.verifier.phrases import compiled
-from rejuice.operators.verifier.tables import tables
 from rejuice.operators.verifier.units import unit_at
+from rejuice.operators.verifier.words import tables
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -23,6 +23,7 @@ from rejuice.operators import (
     Scope,
 )
 from rejuice.operators.columns import MESSAGES, component
+from rejuice.operators.config import WeightSchedule
 from rejuice.operators.deduplicator.exact_deduplicator import ExactDeduplicator
 from rejuice.operators.filter.column_range_filter import ColumnRangeFilter
 from rejuice.operators.filter.group_size_filter import GroupSizeFilter
@@ -33,7 +34,6 @@ from rejuice.operators.mapper.group_stats_mapper import GroupStatsMapper
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper
-from rejuice.operators.schedule import WeightSchedule
 from rejuice.operators.selector.label_balance_selector import LabelBalanceSelector
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.steps import Step, step_names
