@@ -44,15 +44,7 @@ from .platform import sampling_cores
 
 
 class Agents:
-    """Plays the prompts of a run by its recipe's flow.
-
-    Args:
-        run: the run.
-        engine: samples the policy's turns, with whatever weights it has.
-
-    Raises:
-        RejuiceError: the flow or a tool cannot be used.
-    """
+    """Plays the prompts of a run by its recipe's flow."""
 
     def __init__(self, run: TrainingRun, engine: Engine) -> None:
         assert run.split.agents is not None
@@ -62,11 +54,7 @@ class Agents:
     def play(
         self, prompts: Sequence[tuple[Slot, int]], settings: Settings
     ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
-        """Yield groups as they finish, each with the index of its prompt; every index exactly once.
-
-        Raises:
-            EngineError: the engine or the tools have failed.
-        """
+        """Yield groups as they finish, each with the index of its prompt; every index once."""
         index = [slot.fields["extra_info"]["index"] for slot, _ in prompts]
         # Not from verl, which would carry all columns of a prompt with each of its rows.
         tasks = self._mapper.tasks(self._run.prompts(prompts[0][0].split), index)
@@ -98,8 +86,6 @@ _PUT = 16  # groups that are put into TransferQueue at once
 
 
 class SampleRequest(NamedTuple):
-    """A prompt to sample: where its responses go, the chat, and the seed."""
-
     slot: Slot
     messages: Messages
     seed: int
@@ -111,10 +97,7 @@ def _engine(policy: str, threads: int, chat_template_kwargs: Mapping[str, Any]) 
 
 
 class Sampler:
-    """The embedded engine, for an actor.
-
-    Each call samples with the newest weights that lie in the folder of the run when it begins.
-    """
+    """The embedded engine, for an actor; each call samples with the newest weights of the run."""
 
     def __init__(
         self, policy: str, workers: int, cores: int, chat_template_kwargs: Mapping[str, Any]
@@ -266,7 +249,7 @@ class Adapter(BaseRollout):  # type: ignore[misc]
 
 
 def _without_ties(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return one of tied weights, as a file may have them."""
+    """A file has one of tied weights."""
     first = {tensor.data_ptr(): name for name, tensor in reversed(weights.items())}
     return {name: weights[name] for name in first.values()}
 
@@ -283,7 +266,6 @@ class GroupManager:
 
     @classmethod
     def create(cls, config: Any, **_: Any) -> GroupManager:
-        """The manager, as verl creates one; the clients of verl's own servers are not used."""
         return cls(config)
 
     def generate_sequences(self, prompts: Any) -> None:
@@ -307,7 +289,7 @@ class GroupManager:
     def _calls(
         self, requests: list[SampleRequest], partition: str
     ) -> Iterator[list[SampleRequest]]:
-        """Yield the requests of each call: where several steps are sampled ahead, those of one."""
+        """Where several steps are sampled ahead, those of one are a call."""
         ahead = samples_ahead() and partition == "train"
         most = self._config.data.train_batch_size if ahead else len(requests)
         for start in range(0, len(requests), most):

@@ -47,12 +47,7 @@ def check_training(
 ) -> list[str]:
     """Check that a run can be made: its datasets, and its keys of verl.
 
-    Returns:
-        A line about each thing that was left out, but `dataset_path`, and about each validation
-        set in which prompts repeat.
-
-    Raises:
-        RejuiceError: a dataset is not what the run needs, or verl does not know a key.
+    The lines are about what was left out, but `dataset_path`, and what the first steps would meet.
     """
     may_lack_data = may_lack or resume
     head = run.recipe.head
@@ -73,7 +68,6 @@ def check_training(
 
 
 def _other_datasets(run: TrainingRun, *, may_lack: bool) -> Iterator[str]:
-    """Check the datasets of the `train:` section; lines about them."""
     replay = run.config.replay
     if replay is not None:
         if may_lack and not replay.exists():
@@ -122,7 +116,6 @@ def _check_replay(path: Path, *, of_agents: bool) -> None:
 
 
 def _check_validation(run: TrainingRun, held_out: HeldOutSet) -> None:
-    """Check that prompts can be made of a validation set, and responses to them graded."""
     recipe, parts = run.recipe, run.split
     numbers = {step.number for step in grading_steps(parts.after)}
     rest = [s for s in recipe.steps if s.number in numbers or s.operator is parts.rollout]
@@ -139,11 +132,7 @@ def _check_validation(run: TrainingRun, held_out: HeldOutSet) -> None:
 
 
 def foreseen(run: TrainingRun) -> list[str]:
-    """Lines about what the first steps would meet, of small datasets whose steps are quick.
-
-    Raises:
-        RejuiceError: there are none or too few, all are too long, or a stage has none.
-    """
+    """What the first steps would meet, of small datasets whose steps need nothing else."""
     datasets = [run.recipe.in_training().opened(), *(Dataset(each.path) for each in run.held_out)]
     steps = [*run.split.before, *(step for each in run.held_out for step in each.steps)]
     quick = all(map(_is_quick, steps)) and not run.config.replay
@@ -193,11 +182,7 @@ _OF_THE_RECIPE = (
 
 
 def check_user_keys(run: TrainingRun, *, resume: bool) -> None:
-    """Check that no key of `train.verl` is one that the run sets, or is above or beneath one.
-
-    Raises:
-        RecipeError: one is, and has another value.
-    """
+    """Check that no key of `train.verl` is one that the run sets, or is above or beneath one."""
     ours = {name.lstrip("+"): value for name, value in own_overrides(run, resume).items()}
     free = {name.lstrip("+") for name in defaults(run)} - ours.keys()
     for key, value in run.config.verl_keys.items():
@@ -212,7 +197,6 @@ def check_user_keys(run: TrainingRun, *, resume: bool) -> None:
 
 
 def _overlap(key: str, other: str) -> bool:
-    """Return whether they are one key, or one is above the other."""
     return f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}.")
 
 
@@ -225,10 +209,6 @@ def check_servers(run: TrainingRun) -> None:
 
     verl takes the place of the steps that sample, but not that of the tools and frozen models of
     agents.
-
-    Raises:
-        RejuiceError: a server is not up, or lacks its model; a package is missing; or the flow
-            does not suit the policy.
     """
     _check_transport(run)
     parts = run.split
@@ -278,8 +258,6 @@ _TOKEN = ".shared"
 
 
 class NodeView(NamedTuple):
-    """What a node sees."""
-
     reads: bool  # whether it reads the token in the folder of the run
     error: str | None  # why it cannot write there
     lacks: tuple[Path, ...]  # copies that it does not have
@@ -289,7 +267,6 @@ Look = Callable[[Path, Sequence[Path]], NodeView]
 
 
 def look(token: Path, copies: Sequence[Path]) -> NodeView:
-    """What the node that this runs on sees."""
     from ...pipelines.engine.workers_on_ray import reads_text
 
     reads, error = reads_text(token, token.name), None
@@ -306,11 +283,7 @@ _LONGEST_SOCKET = 107 - len(_SOCKET)  # bytes that the system leaves for the fol
 
 
 def check_temporary_folder(run: TrainingRun) -> None:
-    """Check that Ray's sockets fit in its temporary folder, where the run starts a Ray of its own.
-
-    Raises:
-        RejuiceError: the folder's path is too long.
-    """
+    """Check that Ray's sockets fit in its temporary folder, where the run starts its own Ray."""
     name = "RAY_TMPDIR" if "RAY_TMPDIR" in os.environ else "TMPDIR"
     size = len(os.fsencode(os.environ.get(name, "")))
     if ray_address(run) == LOCAL and size > _LONGEST_SOCKET:
@@ -319,12 +292,7 @@ def check_temporary_folder(run: TrainingRun) -> None:
 
 
 def check_nodes(run: TrainingRun, look: Look = look) -> None:
-    """Check that each node of the Ray cluster sees the folder of the run, and has its files.
-
-    Raises:
-        RejuiceError: no cluster is running, it has too few nodes, or one of them does not see what
-            it must.
-    """
+    """Check that each node of the Ray cluster sees the folder of the run, and has its files."""
     wanted, address = run.config.gpu.nodes, ray_address(run)
     if run.config.profile != "gpu" or (wanted == 1 and address == LOCAL):
         return

@@ -47,7 +47,7 @@ _MANAGER = f"+{_ROLLOUT}.agent.agent_loop_manager_class"
 
 
 def overrides(run: TrainingRun, resume: bool) -> dict[str, Any]:
-    """Return keys of verl and their values; a key that verl's defaults lack begins with `+`.
+    """Keys of verl and their values; a key that verl's defaults lack begins with `+`.
 
     The user's keys in `train.verl` come last and win; `check_user_keys` refuses those that
     `own_overrides` has, too. Only a library of the user's own is imported after ours.
@@ -264,10 +264,7 @@ def _mode(run: TrainingRun, begun: int) -> dict[str, Any]:
 
 
 def _replay(live: str) -> dict[str, Any]:
-    """Stored responses for training, live ones for validation.
-
-    The stored log-probabilities are those of the old policy.
-    """
+    """The stored log-probabilities are those of the old policy."""
     return {
         _MANAGER: "rejuice.trainer.verl.replay.ReplayManager",
         f"+{_SAMPLER}.live": live,
@@ -277,7 +274,7 @@ def _replay(live: str) -> dict[str, Any]:
 
 
 def _cpu(run: TrainingRun) -> dict[str, Any]:
-    """Return one training process and the embedded sampler, on the cores of this machine."""
+    """One training process and the embedded sampler, on the cores of this machine."""
     config, rollout = run.config, run.split.rollout
     longest = config.max_prompt_tokens + rollout.max_tokens
     tokens = max(longest, config.cpu.tokens or tokens_per_pass(run.policy, config.cpu))
@@ -391,7 +388,7 @@ def _gpu_defaults(run: TrainingRun) -> dict[str, Any]:
 
 
 def attention_of(gpu: Gpu) -> str:
-    """Return the attention of what trains, which verl itself does not choose by what is there."""
+    """verl itself does not choose by what is there."""
     is_there = find_spec("flash_attn") is not None
     return gpu.attention or ("flash_attention_2" if is_there else "sdpa")
 
@@ -424,7 +421,6 @@ def _megatron(gpu: Gpu) -> dict[str, Any]:
 
 
 def environment(run: TrainingRun) -> Mapping[str, str]:
-    """Environment variables that the processes of the run need."""
     common = {
         "VERL_USE_EXTERNAL_MODULES": _PLUGIN,
         "VERL_FILE_LOGGER_PATH": str(run.folder / "metrics.jsonl"),
@@ -478,7 +474,7 @@ def tokens_per_pass(policy: str, cpu: Cpu) -> int:
 
 
 def _bytes_of_layer(shape: Mapping[str, Any]) -> int:
-    """Return what a layer stores for each token.
+    """What a layer stores for each token.
 
     Of the MLP the gate before and after its activation, the other projection, and their product;
     around it and around attention the inputs of norms and projections, queries, keys, values.
@@ -517,19 +513,15 @@ this machine, or fails where that has ended."""
 
 
 def ray_address(run: TrainingRun) -> str:
-    """Return the address that a run gives to Ray: `local`, `auto`, or HOST:PORT of a cluster.
-
-    The user's own in `train.verl` wins.
-    """
+    """`local`, `auto`, or HOST:PORT of a cluster; the user's own in `train.verl` wins."""
     # Without a value, Ray looks for a cluster as it does for `auto`.
     return str(run.config.verl_keys.get(ADDRESS, default_ray_address(run)) or AUTO)
 
 
 def default_ray_address(run: TrainingRun) -> str:
-    """`ray_address` of a run whose `train.verl` has none.
+    """Profile cpu and one node have a Ray of their own, whatever runs beside it.
 
-    Profile cpu and one node have a Ray of their own, whatever runs beside it. With profile gpu the
-    environment variable RAY_ADDRESS names a cluster.
+    With profile gpu the environment variable RAY_ADDRESS names a cluster.
     """
     if run.config.profile == "cpu":
         return LOCAL
@@ -576,12 +568,10 @@ def _put(tree: dict[str, Any], key: str, value: Any) -> None:
 
 
 def write_config(folder: Path, values: Mapping[str, Any]) -> None:
-    """Write `verl.yaml` to a folder."""
     (folder / f"{NAME}.yaml").write_text(config_yaml(values), "utf-8")
 
 
 def arguments(folder: Path) -> list[str]:
-    """Return what makes verl's `main_ppo` read the `verl.yaml` of a folder."""
     return ["--config-dir", str(folder), "--config-name", NAME]
 
 
@@ -590,9 +580,6 @@ def check_keys(values: Mapping[str, Any]) -> None:
 
     Hydra accepts any key from a file. Where a key selects another file of a group than verl's own,
     the keys are that file's, and none is checked.
-
-    Raises:
-        RecipeError: a key is wrong.
     """
     engine = values.get(_ENGINE)
     groups = {key for key, value in values.items() if _selects_group(key, value)}
@@ -627,16 +614,13 @@ def _listing(engine: str | None) -> Any:
 
 
 def _selects_group(key: str, value: Any) -> bool:
-    """Whether a key selects one of the files of a group of configurations, such as `model_engine`.
-
-    These stand in the list of defaults.
-    """
+    """Whether a key selects one of the files of a group, which stand in the list of defaults."""
     is_group = "/" in key or "@" in key or (_verls_folder() / key).is_dir()
     return is_group and isinstance(value, str)
 
 
 def _verls_folder() -> Path:
-    """The folder of verl's configurations, found without importing verl, which takes seconds."""
+    """Found without importing verl, which takes seconds."""
     found = find_spec("verl")
     assert found is not None
     assert found.submodule_search_locations is not None
@@ -655,11 +639,7 @@ def _keys(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]
 
 
 def validate(run: TrainingRun, *, resume: bool = False) -> None:
-    """Compose verl's configuration and have verl validate it; takes some seconds.
-
-    Raises:
-        RecipeError: verl refuses it.
-    """
+    """Compose verl's configuration and have verl validate it; takes some seconds."""
     values = overrides(run, resume)
     with tempfile.TemporaryDirectory() as folder:
         write_config(Path(folder), values)

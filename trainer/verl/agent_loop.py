@@ -40,7 +40,7 @@ class FlowAgentLoop(AgentLoopBase):  # type: ignore[misc]
     """
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> list[AgentLoopOutput]:
-        """Return the turns of one trajectory, as `trajectories.put_trajectories` would put them.
+        """The turns of one trajectory, as `trajectories.put_trajectories` would put them.
 
         Whatever goes wrong is a trajectory that failed, and costs its group nothing else: an
         exception would make verl drop all trajectories of the prompt. A trajectory without a turn
@@ -75,12 +75,7 @@ class FlowAgentLoop(AgentLoopBase):  # type: ignore[misc]
 class _ServerTurns:
     """The policy of one trajectory, on verl's servers: a `TurnSampler`.
 
-    Args:
-        servers: verl's client.
-        request_id: of the trajectory; its turns go to one server, which knows their beginnings.
-        sampling_params: verl's, of all turns.
-        policy: what is sampled from.
-        seeds_requests: whether each turn is sampled with a seed of its own.
+    By `request_id`, its turns go to one server, which knows their beginnings.
     """
 
     def __init__(
@@ -96,7 +91,6 @@ class _ServerTurns:
         self._sampling, self._seeds_requests = sampling_params, seeds_requests
 
     async def sample(self, prompt: Prompt, max_tokens: int) -> Group | Failure:
-        """See `TurnSampler`."""
         assert prompt.token_ids is not None
         # vLLM takes a signed 64-bit seed; those of turns are below 2**62.
         seed = prompt.seed if self._seeds_requests else None
@@ -138,11 +132,6 @@ class _OpenFlow:
         self._opened: asyncio.Future[Toolbox] | None = None
 
     async def play(self, server: _ServerTurns, **prompt: Any) -> Trajectory:
-        """Return a trajectory of a prompt of verl's.
-
-        Raises:
-            ToolError: the tools cannot say what they have.
-        """
         about, session = prompt["extra_info"], int(prompt["session_id"])
         (task,) = self._mapper.tasks(self._prompts(about["split"]), [int(about["index"])])
         seed = prompt_seed(task.prompt_id, self._seed, int(prompt["global_steps"]))
@@ -168,7 +157,7 @@ class _OpenFlow:
 
 @cache
 def _open_flow(run: str) -> _OpenFlow:
-    """Return what the trajectories of this process share, in its only event loop."""
+    """In its only event loop."""
     return _OpenFlow(TrainingRun.open(Path(run)))
 
 

@@ -62,11 +62,7 @@ class QueuedGroups:
             self._rows_of.setdefault(key.first, []).append(key)
 
     def keys(self, table: pa.Table) -> list[list[TrajectoryKey]]:
-        """Return the rows of TransferQueue that each row of the table has there, by turn.
-
-        Raises:
-            DataError: a row has none, or two rows have the same one.
-        """
+        """The rows of TransferQueue that each row of the table has there, by turn."""
         if not table.num_rows:
             return []  # It may have no columns.
         ids = table["response_id"].to_pylist()
@@ -85,10 +81,7 @@ class QueuedGroups:
 class PendingGroups(QueuedGroups):
     """The groups of a step that are finished so far, while others are still sampled.
 
-    Args:
-        curation: runs the recipe's steps on the groups.
-        read: fetches the trajectories of some rows of TransferQueue.
-        n: how many trajectories of a prompt were requested.
+    Of each prompt n trajectories were requested.
     """
 
     def __init__(
@@ -105,13 +98,11 @@ class PendingGroups(QueuedGroups):
         self._parts: list[Rollouts] = []
 
     def fail(self, prompts: int, rows: Sequence[int] = ()) -> None:
-        """Count prompts that have no responses, and note which they are, where it is known."""
         self.failed += prompts
         self.ended += prompts
         self.failed_rows += rows
 
     def check(self) -> None:
-        """Raise now what a step has raised so far, instead of when the last group is finished."""
         self._curation.check()
 
     def add(self, uids: set[str], tags: Mapping[TrajectoryKey, dict[str, Any]]) -> None:
@@ -161,7 +152,6 @@ class ValidationGroups:
 
     @property
     def ended(self) -> int:
-        """How many prompts have ended, failed ones included."""
         return self.failed + sum(each.ended for each in self.of_splits.values())
 
     def fail(self, prompts: int, rows: Sequence[int] = ()) -> None:
@@ -184,7 +174,6 @@ class ValidationGroups:
 
 
 def number_of_groups(table: pa.Table) -> int:
-    """Return how many prompts the rows belong to."""
     return len(Groups.of(table).starts_G)
 
 
@@ -233,7 +222,6 @@ def drop_excess_groups(
     """Drop whole groups in a seeded random order, if there are more than wanted.
 
     What gives credit runs again, on the groups that stay: the others have none on file.
-
     `trainable` are rows that can train, and `curated` those of them that have credit.
     """
     prompt_ids_G = curated.table["prompt_id"].unique()
@@ -258,7 +246,6 @@ def drop_excess_groups(
 
 
 def _is_of(curated: Curated, prompt_ids: pa.Array) -> Array:
-    """Return which rows are of one of some prompts, bool[N]."""
     return np.asarray(pc.is_in(curated.table["prompt_id"], prompt_ids))
 
 
@@ -294,7 +281,7 @@ def trained_rows(
     turns: Sequence[Sequence[TrajectoryKey]],
     tags: Mapping[TrajectoryKey, Mapping[str, Any]],
 ) -> TrainedRows:
-    """Return the rows of TransferQueue that train, those of a trajectory next to each other.
+    """The rows of TransferQueue that train, those of a trajectory next to each other.
 
     A turn of which each token is masked does not train. Each row of the table has its rows in
     TransferQueue, by turn.
@@ -319,8 +306,7 @@ def trained_rows(
 def release_validation(groups: PendingGroups, table: pa.Table, score: str) -> list[TrajectoryKey]:
     """Write scores of validated responses to TransferQueue, and clear all others from it.
 
-    Returns:
-        The keys of the rows: of a trajectory, that of its last turn.
+    Of a trajectory the key is that of its last turn.
     """
     keys = [turns[-1] for turns in groups.keys(table)]
     if keys:
@@ -338,7 +324,7 @@ def clear_others(groups: QueuedGroups, keys: Iterable[TrajectoryKey], partition:
 
 
 def tokens_sampled(parts: Iterable[StepPart]) -> int:
-    """Count the tokens of some parts of a step, dropped rows included."""
+    """Dropped rows included."""
     lengths = [pc.list_value_length(part.rollouts[TOKENS]) for part in parts]
     return sum(pc.sum(each).as_py() or 0 for each in lengths)
 
@@ -357,7 +343,7 @@ def skip_of(step: int, parts: Mapping[str, StepPart], sampler: str) -> Outcome:
 
 
 def _lacks_signal(parts: Mapping[str, StepPart]) -> bool:
-    """Return whether no row of a step can train because groups are all right or all wrong.
+    """Whether no row of a step can train because groups are all right or all wrong.
 
     Either a filter has dropped them for it, or no answer gives a verification prompt. Where other
     reasons have left nothing, it is an error.
@@ -393,7 +379,6 @@ def _mostly_without_signal(part: StepPart) -> bool:
 
 
 def _nothing_to_train_on(step: int, parts: Mapping[str, StepPart], sampler: str) -> DataError:
-    """The error of a step in which no row can train; `sampler` names the step that samples."""
     found = f"step {step}: no group is left to train on"
     judged = parts.get("verify")
     if judged is None:

@@ -24,16 +24,10 @@ def geo_mean_loss(
     config: Any = None,
     rollout_is_weights: Any = None,
 ) -> tuple[Any, dict[str, Any]]:
-    """Return verl's `geo_mean` of a micro-batch, as its part of the update, and its figures.
+    """verl's `geo_mean` of a micro-batch, as its part of the update, and its figures.
 
-    Args:
-        old_log_prob: float[N, T], of the policy that sampled.
-        log_prob: float[N, T], of the policy that is trained.
-        advantages: float[N, T]; verl takes the mean of each row.
-        response_mask: bool[N, T]; rows of padding have no token, and add nothing.
-        loss_agg_mode: not used.
-        config: verl's of the actor, with the sizes of the update in `global_batch_info`.
-        rollout_is_weights: float[N, T], or None.
+    verl takes the mean of the advantages of each row. Rows of padding have no token, and add
+    nothing. The sizes of the update are in `global_batch_info` of verl's config of the actor.
     """
     mean, figures = get_policy_loss_fn("geo_mean")(
         old_log_prob=old_log_prob,

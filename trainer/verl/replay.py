@@ -52,14 +52,7 @@ class StoredGroups(NamedTuple):
         return cls(table, first_rows, credit)
 
     def trained_rows(self, batch: Any) -> tuple[TrainedRows, list[str]]:
-        """Return the rows of a step's batch that train, and the keys of the others.
-
-        Args:
-            batch: verl's `KVBatchMeta`.
-
-        Raises:
-            RejuiceError: what a step raised, with its name.
-        """
+        """The rows of a step's `KVBatchMeta` that train, and the keys of the others."""
         tags = {TrajectoryKey.parse(k): tag for k, tag in zip(batch.keys, batch.tags, strict=True)}
         firsts, groups = sorted({key.first for key in tags}), QueuedGroups()
         names = list(map(str, firsts))
@@ -97,7 +90,7 @@ class ReplayManager:
     @classmethod
     @auto_await  # type: ignore[untyped-decorator]
     async def create(cls, config: Any, **clients: Any) -> ReplayManager:
-        """Return the manager, by the signature with which verl creates one."""
+        """By the signature with which verl creates one."""
         settings = config.trainer.v1.sampler.sampler_kwargs
         kind = load_class_from_fqn(settings.live)
         made = kind.create(config=config, **clients)
@@ -134,7 +127,7 @@ def _trajectories(rows: list[dict[str, Any]]) -> TrajectoryGroup:
 
 
 def group_of(rows: list[dict[str, Any]]) -> Group:
-    """Return the stored responses to a prompt, rows by the names of their columns."""
+    """The stored responses to a prompt, rows by the names of their columns."""
     samples = tuple(
         Sample(
             row["response"],

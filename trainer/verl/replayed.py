@@ -56,21 +56,11 @@ _OF_GROUPS = (
 def replayable(
     run: TrainingRun, step: int, selector: ReplaySelector, missing: int, sampled: Collection[str]
 ) -> pa.Table:
-    """Return groups that trained in earlier steps, as they came to the selector.
+    """Groups that trained in earlier steps, as they came to the selector.
 
-    Args:
-        run: whose files are read.
-        step: the present one.
-        selector: the recipe's, which says how old they may be, and how often they may train.
-        missing: how many groups the step lacks.
-        sampled: the prompts that it has sampled itself.
-
-    Returns:
-        Rows as sampled and graded, with `replayed_from` and `policy_age`: of the groups that the
-        selector prefers, a few more than are missing. Of a prompt there is one group, the newest.
-
-    Raises:
-        DataError: a file of these steps is missing or damaged.
+    They are rows as sampled and graded, with `replayed_from` and `policy_age`: of the groups that
+    the selector prefers, a few more than are missing. Of a prompt there is one group, the newest,
+    and none of those that the step has sampled itself.
     """
     steps = range(max(1, step - selector.max_age), step)
     replays, most = _replays(run, steps), _READ_PER_MISSING * missing
@@ -106,7 +96,7 @@ def replayable(
 
 
 def _trained(folder: Path) -> pa.Table:
-    """Return the groups of a step that trained, with what the steps before the selector wrote.
+    """The groups of a step that trained, with what the steps before the selector wrote.
 
     Rows that the steps of credit dropped, such as masked ones, are among them: they count in the
     statistics of their group.
@@ -139,7 +129,7 @@ def _trained(folder: Path) -> pa.Table:
 
 
 def _ages(table: pa.Table) -> Array:
-    """Return how old responses were in their own step, int64[N]."""
+    """How old responses were in their own step, int64[N]."""
     if POLICY_AGE not in table.column_names:
         return np.zeros(table.num_rows, np.int64)
     return np.asarray(pc.fill_null(table[POLICY_AGE], 0))
@@ -150,7 +140,7 @@ def _is_in(values: pa.ChunkedArray, names: pa.Array | pa.ChunkedArray) -> BoolAr
 
 
 def _replays(run: TrainingRun, steps: range) -> Counter[tuple[str, int]]:
-    """Count how often each prompt's group of each step has trained again in these steps."""
+    """How often each prompt's group of each step has trained again in these steps."""
     found = Counter[tuple[str, int]]()
     for step in steps:
         folder = run.step_folder(step) / REPLAYED
@@ -174,7 +164,7 @@ def _read(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.T
 
 
 def with_logprobs(table: pa.Table, logprobs: Sequence[NDArray[np.float32] | None]) -> pa.Table:
-    """Return rows with log-probabilities of their tokens by the current policy, as far as given."""
+    """With log-probabilities of their tokens by the current policy, as far as given."""
     column = pa.array(logprobs, ROW_CONTRACT[SAMPLED_LOGPROBS])
     return table.append_column(POLICY_LOGPROBS, column)
 
@@ -187,12 +177,9 @@ class QueuedRows(NamedTuple):
 
 
 def put_rows(table: pa.Table, step: int, logprobs: str) -> QueuedRows:
-    """Put the responses of whole or partial groups into TransferQueue.
+    """Put the responses of whole or partial groups, rows of a prompt adjacent, into TransferQueue.
 
-    Args:
-        table: N rows; those of a prompt are adjacent.
-        step: the present one.
-        logprobs: the column of the log-probabilities that they get there.
+    There they get the log-probabilities of the column `logprobs`.
     """
     groups, keys = QueuedGroups(), list[TrajectoryKey]()
     if not table.num_rows:
@@ -215,12 +202,7 @@ def put_rows(table: pa.Table, step: int, logprobs: str) -> QueuedRows:
 
 
 def replayed_figures(part: StepPart, trained: int) -> Mapping[str, float]:
-    """Return the figures of the groups that train again, for `rejuice/replayed/...`.
-
-    Args:
-        part: these groups.
-        trained: the rows of all parts that train.
-    """
+    """For `rejuice/replayed/...`; `trained` are the rows of all parts that train."""
     table = part.trained
     found = {"rows_trained": float(table.num_rows), "groups": 0.0, "share": 0.0}
     found |= part.curated.figures

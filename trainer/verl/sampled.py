@@ -29,12 +29,6 @@ class StoredGroup(NamedTuple):
 
 
 class SampledGroups:
-    """The files of a run.
-
-    Args:
-        run: its folder.
-    """
-
     def __init__(self, run: Path) -> None:
         self._folder = run / AHEAD_FOLDER
         self._folder.mkdir(exist_ok=True)
@@ -50,7 +44,7 @@ class SampledGroups:
         temporary.replace(file)
 
     def find(self, uid: str, prompt_id: str) -> StoredGroup | None:
-        """Return the group of a prompt; None if there is none, or one of another prompt."""
+        """None if there is none, or one of another prompt."""
         try:
             found = orjson.loads(self._file(uid).read_bytes())
         except FileNotFoundError:

@@ -133,11 +133,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         self.in_a_row = 0  # steps with this outcome; 0: this process has ended none yet
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> _Batch:
-        """The trajectories to train on, or to validate on, once their groups are complete.
-
-        Raises:
-            StepSkippedError: no group has a signal; `VerlTrainer` leaves the update out.
-        """
+        """Groups without a signal raise a StepSkippedError: `VerlTrainer` leaves the update out."""
         with errors_recorded(self.run.folder):
             self._set_loss()
             if partition_id == "val":
@@ -234,7 +230,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         self.trainer.end_after(step)
 
     def _is_stopped(self) -> bool:
-        """Return whether Ctrl-C has come; then the files of the last step are written."""
+        """Whether Ctrl-C has come; then the files of the last step are written."""
         if stopped := self.run.stop_file.exists():
             self.files.wait()
         return stopped
@@ -287,7 +283,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         step: int | None = None,
         **sampling: Any,
     ) -> PendingGroups:
-        """Return the groups of some prompts, of which there are none yet.
+        """The groups of some prompts, of which there are none yet.
 
         `sampling` has the sampling parameters that differ from those of the run, and `step` is the
         one that trains on responses of several ages.
@@ -303,7 +299,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         return PendingGroups(Curation(steps, self._pool), fetch, n)
 
     def groups_of(self, number: int, clock: Clock) -> PendingGroups:
-        """Return the groups of a step as far as they were read ahead, which `clock` has counted."""
+        """The groups of a step as far as they were read ahead, which `clock` has counted."""
         found, self._next = self._next, None
         if found is not None and found.step == number:
             return found.take(clock)
@@ -315,7 +311,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         return self.pending("train", run.prompts("train"), grading, run.split.rollout.n, step)
 
     def steps_at(self, number: int) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-        """Return the steps that grade the answers of a step, and those that give credit."""
+        """The steps that grade the answers of a step, and those that give credit."""
         return grading_and_credit(at_progress(self.run.split.after, self.run.progress(number)))
 
     def wait_for(
@@ -326,10 +322,9 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         clock: Clock,
         among: set[str] | None = None,
     ) -> float:
-        """Wait until so many groups have ended; the recipe starts on those that are finished.
+        """Wait until so many groups have ended; seconds that it took.
 
-        Returns:
-            The seconds that it took.
+        The recipe starts on those that are finished.
         """
         start = time.perf_counter()
         ahead = self.ahead if partition == "train" else None
@@ -576,7 +571,7 @@ class TrainingStep:
         return trainable._replace(table=table), rollouts
 
     def _left(self, curated: Curated, wanted: int) -> tuple[int, int]:
-        """Return how many groups there are to train on, and how many there should be.
+        """How many groups there are to train on, and how many there should be.
 
         Where only judgements train, each verification prompt will be a group.
         """
@@ -745,7 +740,7 @@ def _counted(number: int, what: str) -> str:
 def _batch(
     partition: str, keys: list[TrajectoryKey], tags: Mapping[TrajectoryKey, dict[str, Any]]
 ) -> KVBatchMeta:
-    """Return rows of TransferQueue as verl's trainer reads them."""
+    """As verl's trainer reads rows of TransferQueue."""
     return KVBatchMeta(
         partition_id=partition, keys=list(map(str, keys)), tags=[tags[key] for key in keys]
     )

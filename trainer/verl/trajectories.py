@@ -36,8 +36,6 @@ from .advantage import WEIGHT, TrajectoryKey, turn_weights
 
 
 class Slot(NamedTuple):
-    """Where the responses to a prompt go."""
-
     uid: str  # the prompt's key in TransferQueue
     fields: dict[str, Any]  # of the prompt's row that verl reads again with each response
 
@@ -88,7 +86,6 @@ TRAJECTORY = "trajectory"
 
 
 def prompt_batch(prompts: Any) -> PromptBatch:
-    """Return the prompts of verl's TensorDict."""
     partition = "val" if plain(prompts.get("validate", None)) else "train"
     read = {name: _column(prompts, name) for name in _READ[partition]}
     slots = [
@@ -109,7 +106,7 @@ def prompt_batch(prompts: Any) -> PromptBatch:
 
 
 def own_settings(extra_info: Mapping[str, Any]) -> OwnSettings:
-    """Return the sampling parameters that a prompt has of its own, by their names in `Settings`.
+    """The sampling parameters that a prompt has of its own, by their names in `Settings`.
 
     Prompts of the dataset have none; those of validation sets and verification prompts do.
     """
@@ -177,8 +174,6 @@ NO_ACTION = Turn(POLICY, "", (0,), (0,), (0.0,))
 
 
 class _QueueRows:
-    """Rows for TransferQueue."""
-
     def __init__(self, partition: str, step: int) -> None:
         self._partition, self._step = partition, step
         self._fields = list[dict[str, Any]]()
@@ -217,7 +212,7 @@ def fail(slots: Sequence[Slot], partition: str) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """Return what `ray.get` raised for a call of an actor, as one line."""
+    """What `ray.get` raised for a call of an actor, as one line."""
     if isinstance(error, ray.exceptions.OutOfMemoryError):
         return "its process was killed; the machine is out of memory"
     if isinstance(error, ray.exceptions.ActorUnavailableError):
@@ -269,7 +264,7 @@ def _column(batch: Any, name: str) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value without TensorDict's wrapper, if it has one."""
+    """Without TensorDict's wrapper, if it has one."""
     return getattr(value, "data", value)
 
 
@@ -292,18 +287,10 @@ def read(
     sampling: Sampling,
     step: int | None = None,
 ) -> Rollouts:
-    """Fetch the responses of whole groups.
+    """Fetch the responses of whole groups, in the order of their prompts and sessions.
 
-    Args:
-        tags: those of their rows in TransferQueue.
-        partition: where they are.
-        prompts: all of the run.
-        policy: that samples.
-        sampling: how.
-        step: that trains on responses of several ages; None: all are by the current policy.
-
-    Returns:
-        Rows in the order of their prompts and sessions.
+    `tags` are those of their rows in TransferQueue, `prompts` all of the run. `step` is the one
+    that trains on responses of several ages; None: all are by the current policy.
     """
     data, order_N, rollouts = _fetch(list(tags), partition, [*_TOKENS.values()], prompts)
     tokens = {name: _lists(data[field]).take(pa.array(order_N)) for name, field in _TOKENS.items()}
@@ -358,7 +345,7 @@ def _with_columns(
     sampling: Sampling,
     step: int | None,
 ) -> Rollouts:
-    """Return prompts with what was sampled to them, and the other columns that sampling writes."""
+    """Prompts with what was sampled to them, and the other columns that sampling writes."""
     keys, rows = rollouts.keys, rollouts.table
     names, responses = rows["prompt_id"].to_pylist(), sampled["response"]
     texts = responses if isinstance(responses, list) else responses.to_pylist()
@@ -395,7 +382,7 @@ def _with_columns(
 def _last_versions(
     keys: Sequence[TrajectoryKey], tags: Mapping[TrajectoryKey, Mapping[str, Any]]
 ) -> list[int | None]:
-    """Return the version of the policy that sampled last in each trajectory."""
+    """The version of the policy that sampled last in each trajectory."""
     found: dict[TrajectoryKey, int] = {}
     for key, tag in tags.items():
         version = tag.get("max_global_steps")
@@ -451,12 +438,8 @@ def write_trained(
 ) -> None:
     """Give rows what the update needs: their own key as `uid`, their rewards and their masks.
 
-    Args:
-        rows: those that train.
-        partition: where they are.
-        updates: of the step, for the loss over turns of trajectories; None: it is not used. The
-            trajectories themselves are removed: verl passes every field to the update.
-        rewards: whether rewards are still to be written.
+    `updates`, of the step, are for the loss over turns of trajectories. The trajectories themselves
+    are removed: verl passes every field to the update.
     """
     lengths_R = np.array([len(mask) for mask in rows.masks], np.int64)
     # By it the estimator finds the credit of a row.
@@ -481,7 +464,7 @@ def _put(keys: Sequence[TrajectoryKey], partition: str, fields: Mapping[str, Any
 
 
 def _nested(values_M: Array, lengths_N: Array, kind: type[np.generic] = np.float32) -> torch.Tensor:
-    """Return values of all tokens, as rows of these lengths."""
+    """Values of all tokens, as rows of these lengths."""
     offsets = torch.from_numpy(np.concatenate(([0], np.cumsum(lengths_N))))
     values = torch.from_numpy(values_M.astype(kind))
     return torch.nested.nested_tensor_from_jagged(values, offsets)
@@ -496,7 +479,7 @@ def _texts(policy: Policy, ids: list[list[int]]) -> tuple[list[bool], list[str]]
 
 
 def _lists(nested: Any) -> pa.Array:
-    """Return rows of a nested tensor, list<T>[N]."""
+    """Rows of a nested tensor, list<T>[N]."""
     if isinstance(nested, torch.Tensor) and nested.is_nested:
         offsets = nested.offsets().to(torch.int32).numpy()
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(nested.values().numpy()))
