@@ -12,11 +12,11 @@ flow, tools and frozen models run in the actor, too.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import ray
 import torch
@@ -34,8 +34,8 @@ from ...operators.sampling.protocol import Engine, Failure, Prompt, Settings, pr
 from ...operators.sampling.tokenizer import Messages, chat_encoder
 from ...operators.sampling.transformers_engine import TransformersEngine
 from ..run import RUN_VARIABLE, TrainingRun, Weights, report_sampler_failure, samples_ahead
-from ..verl.sampled import AnyGroup, SampledGroups
-from ..verl.trajectories import Slot, fail, prompt_batch, put, put_trajectories, reason_of
+from ..verl.sampled import SampledGroups
+from ..verl.trajectories import AnyGroup, Slot, fail, prompt_batch, put, reason_of
 from .fork_server import PYTHON
 from .platform import sampling_cores
 
@@ -81,7 +81,6 @@ class Agents:
 # --- Rollout --------------------------------------------------------------------------
 
 _NAME = "rejuice-sampler"
-_G = TypeVar("_G", bound=AnyGroup)
 _PUT = 16  # groups that are put into TransferQueue at once
 
 
@@ -125,35 +124,49 @@ class Sampler:
             each.file.unlink(missing_ok=True)
 
     def sample(
-        self, requests: Sequence[SampleRequest], settings: Settings, partition: str, step: int
+        self,
+        requests: Sequence[SampleRequest],
+        settings: Settings,
+        partition: str,
+        step: int,
+        *,
+        by_agents: bool = False,
     ) -> None:
-        """Sample, and put groups into TransferQueue as they finish."""
-        self.load_weights()
-        left = self._put_stored(requests, partition, put)
-        prompts = [Prompt(request.messages, request.seed) for request in left]
-        slots = [request.slot for request in left]
-        found = self._engine.sample(prompts, settings)
-        for groups in self._finished(found, slots, partition, step):
-            put(groups, partition, step)
+        """Sample, and put groups into TransferQueue as they finish.
 
-    def play(
-        self, requests: Sequence[SampleRequest], settings: Settings, partition: str, step: int
-    ) -> None:
-        """The same for agents: have the recipe's flow work on the prompts."""
+        By agents, the recipe's flow works on the prompts.
+        """
         self.load_weights()
-        if self._agents is None:
-            self._agents = Agents(TrainingRun.open(self._folder), self._engine)
-        left = self._put_stored(requests, partition, put_trajectories)
+        left = self._put_stored(requests, partition)
         if not left:
             return
-        slots = [request.slot for request in left]
-        seeded = [(request.slot, request.seed) for request in left]
-        found = self._agents.play(seeded, settings)
-        for groups in self._finished(found, slots, partition, step):
-            put_trajectories(groups, partition, step)
+        found: Iterable[tuple[int, AnyGroup | Failure]]
+        if by_agents:
+            if self._agents is None:
+                self._agents = Agents(TrainingRun.open(self._folder), self._engine)
+            found = self._agents.play([(each.slot, each.seed) for each in left], settings)
+        else:
+            prompts = [Prompt(request.messages, request.seed) for request in left]
+            found = self._engine.sample(prompts, settings)
+        groups = list[tuple[Slot, AnyGroup]]()
+        for index, group in found:
+            slot = left[index].slot
+            if isinstance(group, Failure):
+                message = f"a prompt failed with {group.reason}: {group.detail}"
+                self._first_failures.report(group.reason, message)
+                fail([slot], partition)
+                continue
+            if self._sampled is not None and partition == "train":
+                self._sampled.keep(slot.uid, slot.prompt_id, step, group)
+            groups.append((slot, group))
+            if len(groups) == _PUT:
+                put(groups, partition, step)
+                groups.clear()
+        if groups:
+            put(groups, partition, step)
 
     def _put_stored(
-        self, requests: Sequence[SampleRequest], partition: str, put: Callable[..., object]
+        self, requests: Sequence[SampleRequest], partition: str
     ) -> Sequence[SampleRequest]:
         """Put groups that the run has sampled before it was resumed; return the other requests."""
         if self._sampled is None or partition == "val":
@@ -164,35 +177,11 @@ class Sampler:
             if found is None:
                 left.append(request)
                 continue
+            step, group = found
             # The policy that sampled it may be lost, and no newer one is there to be compared.
-            version = min(found.group.version, self._version)
-            put([(request.slot, found.group._replace(version=version))], partition, found.step)
+            group = group._replace(version=min(group.version, self._version))
+            put([(request.slot, group)], partition, step)
         return left
-
-    def _finished(
-        self,
-        found: Iterable[tuple[int, _G | Failure]],
-        slots: Sequence[Slot],
-        partition: str,
-        step: int,
-    ) -> Iterator[list[tuple[Slot, _G]]]:
-        """Yield groups, some at a time, and their prompts; those that failed are marked as such."""
-        groups: list[tuple[Slot, _G]] = []
-        for index, group in found:
-            if isinstance(group, Failure):
-                message = f"a prompt failed with {group.reason}: {group.detail}"
-                self._first_failures.report(group.reason, message)
-                fail([slots[index]], partition)
-                continue
-            slot = slots[index]
-            if self._sampled is not None and partition == "train":
-                self._sampled.keep(slot.uid, slot.prompt_id, step, group)
-            groups.append((slot, group))
-            if len(groups) == _PUT:
-                yield groups
-                groups = []
-        if groups:
-            yield groups
 
 
 class Replica(RolloutReplica):  # type: ignore[misc]
@@ -257,8 +246,7 @@ def _without_ties(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 class GroupManager:
     """verl's agent loop manager, for single-turn groups."""
 
-    method: ClassVar[str] = "sample"
-    """The method of the sampler that is called."""
+    by_agents: ClassVar[bool] = False
 
     def __init__(self, config: Any) -> None:
         self._config = config
@@ -279,10 +267,10 @@ class GroupManager:
             seed = prompt_seed(slot.prompt_id, rollout.seed, batch.step)
             requests = alike.setdefault((default._replace(**own), slot.split), [])
             requests.append(SampleRequest(slot, chat, seed))
-        method = getattr(self._sampler, self.method)
         for (settings, _), of_kind in alike.items():
             for requests in self._calls(of_kind, batch.partition):
-                work = method.remote(requests, settings, batch.partition, batch.step)
+                given = requests, settings, batch.partition, batch.step
+                work = self._sampler.sample.remote(*given, by_agents=self.by_agents)
                 slots = [request.slot for request in requests]
                 Thread(target=_watch, args=(work, slots, batch.partition), daemon=True).start()
 
@@ -299,7 +287,7 @@ class GroupManager:
 class AgentManager(GroupManager):
     """verl's agent loop manager, for groups of trajectories."""
 
-    method = "play"
+    by_agents = True
 
 
 def _watch(work: Any, slots: Sequence[Slot], partition: str) -> None:

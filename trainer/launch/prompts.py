@@ -172,7 +172,7 @@ def make_prompts(
 def prompts_of(
     dataset: AnyPath | DatasetSpec, steps: Sequence[Step], encode: Encode | None, longest: int
 ) -> Curated:
-    """The prompts that the steps before sampling make, each once; of any length without `encode`."""
+    """The prompts that the steps before sampling make; without `encode`, of any length."""
     spec = DatasetSpec.of(dataset)
     rows = read_all(spec.with_suffix() if of_files(steps) else spec)
     made = curate(steps, rows)

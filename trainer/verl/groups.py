@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, compress
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from ...operators.errors import DataError
 from ...operators.groups import Array, Groups, hash_each
 from ...operators.operator import Scope
 from ...pipelines.recipe.steps import GROUP_OF_ONE, Step, compares_group
+from ..run import UPDATE
 from .advantage import TrajectoryKey
 from .credit import TokenCredit, is_infinite, masked_rows, row_advantages
 from .curation import (
@@ -29,7 +31,6 @@ from .curation import (
     format_drop_counts,
     missing_figures,
 )
-from .outcome import NO_SIGNAL, Outcome
 from .trajectories import Rollouts, TrainedRows, plain, write
 
 TOKENS = "response_token_ids"
@@ -327,6 +328,39 @@ def tokens_sampled(parts: Iterable[StepPart]) -> int:
     """Dropped rows included."""
     lengths = [pc.list_value_length(part.rollouts[TOKENS]) for part in parts]
     return sum(pc.sum(each).as_py() or 0 for each in lengths)
+
+
+# --- What came of a step ----------------------------------------------------------------
+
+
+class Outcome(NamedTuple):
+    """What came of a step, of which too many alike in a row end training."""
+
+    kind: Literal["trained", "no_signal", "outage", "nan"]  # all but the first leave the policy
+    why: str = ""  # it did not train
+    right: str = ""  # what to do, if training ends by it
+
+
+TRAINED = Outcome("trained")
+NO_SIGNAL = Outcome(
+    "no_signal",
+    "no group has a signal",
+    "take harder prompts if all responses are right, and easier ones if none is",
+)
+
+
+def not_finite(figures: Mapping[str, Any], learning_rate: float) -> Outcome | None:
+    """The outcome of a step whose gradient or loss is no number; None where they are."""
+    found = [name for name in UPDATE if not math.isfinite(figures.get(name, 0.0))]
+    if not found:
+        return None
+    return Outcome(
+        "nan",
+        f"{' and '.join(name.removeprefix('actor/') for name in found)} is nan or infinite: no "
+        "update was made, and no checkpoint saved",
+        f"go back to one before, with a learning_rate below {learning_rate:g}, or look for "
+        "rewards and weights that are too large",
+    )
 
 
 _NO_SIGNAL = frozenset({"too_easy", "too_hard", "no_reward_spread"})

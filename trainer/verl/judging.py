@@ -196,7 +196,7 @@ def verl_batch(
 def judgement_figures(
     curated: Curated, rollouts: pa.Table, values: pa.Table, steps: Sequence[Step]
 ) -> dict[str, float]:
-    """Of all judgements that were sampled, whatever the steps have dropped since."""
+    """The figures of all judgements that were sampled, whatever the steps have dropped since."""
     found = response_figures(curated, rollouts, values, steps)
     if not rollouts.num_rows or "judgement" not in values.column_names:
         return found

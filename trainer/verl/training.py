@@ -72,6 +72,9 @@ from .figures import (
     signal_figures,
 )
 from .groups import (
+    NO_SIGNAL,
+    TRAINED,
+    Outcome,
     PendingGroups,
     StepPart,
     ValidationGroups,
@@ -79,6 +82,7 @@ from .groups import (
     drop_excess_groups,
     drop_untrainable,
     give_credit,
+    not_finite,
     number_of_groups,
     release_validation,
     skip_of,
@@ -86,10 +90,8 @@ from .groups import (
 )
 from .history import history_of, write_history
 from .judging import AnswerQueue, VerificationPrompts
-from .outcome import NO_SIGNAL, TRAINED, Outcome, not_finite
-from .replay import StoredGroups
-from .replayed import put_rows, replayable, replayed_figures, with_logprobs
-from .trajectories import TrainedRows, read, read_trajectories, write_logprobs, write_trained
+from .replay import StoredGroups, put_rows, replayable, replayed_figures, with_logprobs
+from .trajectories import TrainedRows, read, write_logprobs, write_trained
 from .verl_trainer import SKIPS, StepSkippedError, VerlTrainer, skipped
 
 _PATIENCE = 3  # steps in a row without an update by an outage, such as a tool's
@@ -115,7 +117,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             self.choice = PromptChoice(self.run) if split.choosing else None
             self._credit = CreditEstimator()
             self._credit.register()
-        self._read = read if split.agents is None else read_trajectories
         self.trainer = VerlTrainer(self.refill_fn, self._is_stopped)
         self._cores = UsedCores() if self.run.config.profile == "cpu" else None
         self.trainer.end_steps(self._end_step)
@@ -289,12 +290,13 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         one that trains on responses of several ages.
         """
         fetch = partial(
-            self._read,
+            read,
             partition=partition,
             prompts=prompts,
             policy=self._policy,
             sampling=self._sampling._replace(**sampling),
             step=step,
+            of_agents=self.run.split.agents is not None,
         )
         return PendingGroups(Curation(steps, self._pool), fetch, n)
 
@@ -622,19 +624,19 @@ class TrainingStep:
         if not table.num_rows:
             return
         stored = put_rows(table, self.number, SAMPLED_LOGPROBS)
-        batch = _batch("train", stored.keys, stored.groups.tags)
+        batch = _batch("train", [*stored.tags], stored.tags)
         self._buffer.trainer.end_sampling()
         start = time.perf_counter()
         table = with_logprobs(table, self._buffer.trainer.log_probs(batch))
         seconds = time.perf_counter() - start
-        clear_others(stored.groups, (), "train")
+        clear_others(stored, (), "train")
         keeps = selector.model_copy(update={"keep": missing})
         credit = (self._credit[0]._replace(operator=keeps), *self._credit[1:])
         curated = give_credit(curate((), table), credit)
         # Anew: of rows in TransferQueue, all have the same fields.
         queued = put_rows(curated.table, self.number, POLICY_LOGPROBS)
         values = values_table(table, credit, curated.written)
-        part = StepPart(queued.groups, table, curated, values, credit, True)
+        part = StepPart(queued, table, curated, values, credit, True)
         trained = sum(each.trained.num_rows for each in (*self.parts.values(), part))
         self._add(REPLAYED, part, {**replayed_figures(part, trained), "seconds": seconds})
 
