@@ -47,12 +47,12 @@ def majority(answers: Iterable[str | None], rights: Iterable[bool]) -> float:
 
 
 def with_accuracy(table: pa.Table) -> pa.Table:
-    """Return the responses that have an accuracy: one that could not be graded has none."""
+    """One that could not be graded has none."""
     return table.filter(pc.is_finite(table[ACCURACY]).fill_null(False))
 
 
 def of_graded_tasks(table: pa.Table) -> pa.Table:
-    """Return the responses that a step with an accuracy is meant for, by its condition."""
+    """The responses that a step with an accuracy is meant for, by its condition."""
     reasons = f"{ACCURACY}_missing"
     if reasons not in table.column_names:
         return table
@@ -60,12 +60,9 @@ def of_graded_tasks(table: pa.Table) -> pa.Table:
 
 
 def set_figures(graded: pa.Table, n: int) -> dict[str, float]:
-    """Return the figures of a set, by names such as `mean@8`.
+    """The figures of `with_accuracy`, rows of a prompt adjacent, by names such as `mean@8`.
 
-    Args:
-        graded: those of `with_accuracy`; rows of a prompt are adjacent.
-        n: responses that were requested to each prompt. A prompt of which fewer than k could be
-            graded has no part in pass@k.
+    A prompt of which fewer than k could be graded has no part in pass@k.
     """
     accuracy_N, groups = numbers(graded, ACCURACY), Groups.of(graded)
     found = AccuracyInterval.of(groups.mean(accuracy_N), len(accuracy_N))
@@ -84,7 +81,7 @@ def set_figures(graded: pa.Table, n: int) -> dict[str, float]:
 
 
 def _right(graded: pa.Table, accuracy_N: Array) -> Array:
-    """Return which responses are right: by their verdicts; without these, those of accuracy 1."""
+    """By their verdicts; without these, those of accuracy 1."""
     if "verdict" in graded.column_names:
         return right_and_wrong(graded["verdict"])[0]
     full_N: Array = accuracy_N >= 1

@@ -49,11 +49,7 @@ class Evaluation(NamedTuple):
     sources: dict[str, dict[str, dict[str, float]]]  # of each set and `data_source` in it
 
     def add(self, name: str, table: pa.Table, n: int, **counts: int) -> None:
-        """Add a set: its graded responses, how many were requested to each prompt, and counts.
-
-        Raises:
-            DataError: no response has an accuracy.
-        """
+        """Add the graded responses of a set, of which n were requested to each prompt."""
         self.figures[name] = {**evaluated(table, n), **{k: float(v) for k, v in counts.items()}}
         # A source of which nothing was graded has no figures.
         few = few_sources(with_accuracy(table))
@@ -69,20 +65,9 @@ class Evaluation(NamedTuple):
 
 
 class Evaluator:
-    """Evaluates policies by the steps of a recipe.
+    """Evaluates policies by the steps of a training recipe.
 
-    Args:
-        recipe: as for training; what validates there is what is evaluated here.
-        sets: other sets, by name; none: those of its `train:` section.
-
-    Attributes:
-        policy: that the recipe trains.
-        engine: by which the recipe samples.
-        sets: what it is evaluated on.
-        replaced: names of sets whose file is replaced, whatever made it.
-
-    Raises:
-        RecipeError: there is no set, or the recipe cannot be used for training.
+    `sets` take the place of those of its `train:` section.
     """
 
     def __init__(self, recipe: Recipe, sets: Mapping[str, ValidationSet] | None = None) -> None:
@@ -108,13 +93,7 @@ class Evaluator:
     ) -> Evaluation:
         """Sample and grade; what was sampled before in this folder is not sampled again.
 
-        Args:
-            folder: `NAME.parquet` of each set is written to it.
-            policy: a name or a folder; None: that of the recipe.
-            progress: show progress bars.
-
-        Raises:
-            RejuiceError: a set cannot be read, or sampling or grading fails.
+        `policy` is a name or a folder; None: that of the recipe.
         """
         if self.engine == "recorded":
             found = "the recipe's engine is recorded, and samples from no policy"
@@ -145,14 +124,7 @@ class Evaluator:
     ) -> Evaluation:
         """Grade stored responses, such as `validations/NAME/000040.parquet` of a training run.
 
-        Args:
-            folder: `NAME.parquet` of each set is written to it.
-            responses: by the name of a set, a dataset with the columns that the steps read; n is
-                the most responses to a prompt there.
-            progress: show progress bars.
-
-        Raises:
-            RejuiceError: a dataset cannot be read or lacks a column, or there is no such set.
+        n is the most responses to a prompt there.
         """
         names, evaluation = [each.name for each in self.sets], Evaluation("", {}, {})
         for name, path in responses.items():
@@ -171,16 +143,10 @@ class Evaluator:
     def contaminated(
         self, folder: Path, names: Iterable[str], trained_on: Path | None = None
     ) -> dict[str, int]:
-        """Return how many prompts of each set also occur in the training data.
+        """How many prompts of each set also occur in the training data.
 
-        Args:
-            folder: of the evaluation.
-            names: of its sets.
-            trained_on: the prompts of a training run, `RUN/prompts/train.arrow`; None: they are
-                made again from the dataset, if it is on this machine and that costs nothing.
-
-        Raises:
-            RejuiceError: the training data cannot be read.
+        Without `trained_on`, the prompts of a run, they are made again from the dataset, if it is
+        on this machine and that costs nothing.
         """
         import pyarrow.feather as feather  # It loads what `rejuice --help` does not need.
 
@@ -215,7 +181,7 @@ class Evaluator:
         return build(type(rollout), {**rollout.model_dump(), **own, "on_policy": False})
 
     def _encoder(self, policy: str) -> Encode | None:
-        """Return what counts the tokens of prompts, as training does; a server does it itself."""
+        """What counts the tokens of prompts, as training does; a server does it itself."""
         if self.engine == "openai":
             return None
         return chat_encoder(policy_path(policy), self._parts.rollout.chat_template_kwargs)
@@ -229,12 +195,9 @@ class Evaluator:
 
 
 def evaluated(table: pa.Table, n: int) -> dict[str, float]:
-    """Return the figures of a set: those of `set_figures`, how many prompts, how many ungraded.
+    """Those of `set_figures`, how many prompts, how many ungraded.
 
     Rows of tasks that no step grades do not count, as in training.
-
-    Raises:
-        DataError: no response has an accuracy.
     """
     table = of_graded_tasks(table)
     graded = with_accuracy(table)
@@ -266,11 +229,7 @@ class PairedDifference(NamedTuple):
 
 
 def compare(table: pa.Table, other: pa.Table) -> PairedDifference:
-    """Compare graded responses of two policies, prompt by prompt.
-
-    Raises:
-        DataError: they have no prompt in common.
-    """
+    """Compare graded responses of two policies, prompt by prompt."""
     ours, theirs = (_accuracies(each) for each in (table, other))
     common = [name for name in ours if name in theirs]
     if not common:

@@ -63,7 +63,7 @@ class Point:
     grad_norm = _Logged("actor/grad_norm")  # before clipping
 
     def get(self, *names: str) -> float | None:
-        """Return the first of these metrics that was logged."""
+        """The first of these metrics that was logged."""
         return next((self.figures[name] for name in names if name in self.figures), None)
 
     @property
@@ -84,7 +84,7 @@ class Point:
         return found or ({} if verls is None else {ONE_SET: verls})
 
     def interval(self, name: str) -> tuple[float, float] | None:
-        """Return where the accuracy on a validation set is with 95% confidence, by its prompts."""
+        """Where the accuracy on a validation set is with 95% confidence, by its prompts."""
         low, high = (self.get(f"{_SETS}{name}/mean_{end}") for end in ("low", "high"))
         return None if low is None or high is None else (low, high)
 
@@ -174,12 +174,11 @@ class Point:
 
 
 def validation(name: str, kind: str = "") -> Callable[[Point], float | None]:
-    """Return the accuracy on a validation set, or its pass@k or maj@k, as a function of a step."""
+    """The accuracy on a validation set, or its pass@k or maj@k, as a function of a step."""
     return lambda point: (point.votes(name) if kind else point.validations).get(kind or name)
 
 
 def component(name: str) -> Callable[[Point], float | None]:
-    """Return the mean of a reward component, as a function of a step."""
     return lambda point: point.components.get(name)
 
 
@@ -197,22 +196,14 @@ def collapsed(point: Point, known: Point) -> bool:
 
 
 class Reader:
-    """Reads a file of metrics while it is written.
-
-    Args:
-        path: of the file.
-    """
+    """Reads a file of metrics while it is written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._at = 0
 
     def fresh(self) -> list[Point]:
-        """Return the points that were logged since the last call.
-
-        Raises:
-            DataError: the file is damaged.
-        """
+        """The points that were logged since the last call."""
         if not self._path.exists():
             return []
         with self._path.open("rb") as file:
@@ -224,7 +215,7 @@ class Reader:
 
 
 def read(folder: Path) -> list[Point]:
-    """Return all points of a run, by step."""
+    """All points of a run, by step."""
     merged: dict[int, dict[str, float]] = {}
     for name in (EARLIER, LOGGED):
         for point in Reader(folder / name).fresh():
@@ -233,7 +224,7 @@ def read(folder: Path) -> list[Point]:
 
 
 def last_trained(folder: Path) -> int:
-    """Return the last step of a run that was trained; 0: none was."""
+    """0: none was."""
     return max((point.step for point in read(folder) if point.trained), default=0)
 
 
@@ -248,7 +239,7 @@ def keep(folder: Path, until: int) -> None:
 
 
 def json_figures(point: Point) -> dict[str, float | None]:
-    """Return the figures as JSON has them: null for what is no number."""
+    """As JSON has them: null for what is no number."""
     return {name: v if math.isfinite(v) else None for name, v in point.figures.items()}
 
 

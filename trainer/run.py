@@ -53,13 +53,13 @@ class Weights(NamedTuple):
 
     @classmethod
     def all_in(cls, folder: Path) -> list[Weights]:
-        """Return those that are there, the newest one last."""
+        """The newest one last."""
         found = folder.glob("sampler-*.safetensors")
         return sorted(cls(int(file.stem.partition("-")[2]), file) for file in found)
 
 
 def samples_ahead() -> bool:
-    """Return whether this process belongs to a run of profile `cpu` that samples ahead."""
+    """Whether this process belongs to a run of profile `cpu` that samples ahead."""
     return AHEAD_VARIABLE in os.environ
 
 
@@ -68,12 +68,11 @@ PROMPTS = "prompts/train.parquet"
 
 
 def is_prepared(folder: Path) -> bool:
-    """Return whether the folder has everything that a run needs to be launched."""
+    """Whether the folder has everything that a run needs to be launched."""
     return all((folder / name).exists() for name in ("recipe.yaml", PROMPTS))
 
 
 def step_folder(run: Path, step: int) -> Path:
-    """Return the folder of a step of a run."""
     return run / "steps" / f"{step:06d}"
 
 
@@ -88,11 +87,7 @@ class TrainingRun(NamedTuple):
 
     @classmethod
     def of(cls, folder: Path, recipe: Recipe) -> TrainingRun:
-        """Return the run of a recipe; nothing is written.
-
-        Raises:
-            RecipeError: the recipe cannot be used for training.
-        """
+        """The run of a recipe; nothing is written."""
         config, where = recipe.head.train, str(recipe.path)
         if config is None:
             raise RecipeError("there is no `train:` section", "add one", where=where)
@@ -117,11 +112,11 @@ class TrainingRun(NamedTuple):
         return self.folder / "stop"
 
     def progress(self, step: int) -> float:
-        """Return how far training is at a step, from 0 at the first to 1 at the last."""
+        """From 0 at the first step to 1 at the last."""
         return (step - 1) / max(1, self.config.steps - 1)
 
     def prompts(self, split: str) -> pa.Table:
-        """Return the prompts of `train` or of a validation set, mapped from their file."""
+        """Those of `train` or of a validation set, mapped from their file."""
         import pyarrow.feather as feather  # It loads what `rejuice check` does not need.
 
         return feather.read_table(self.folder / "prompts" / f"{split}.arrow", memory_map=True)
@@ -136,7 +131,7 @@ class TrainingRun(NamedTuple):
         return step_folder(self.folder, step)
 
     def step_recipe(self, step: int, steps: Sequence[Step], part: str = "") -> str:
-        """Return a recipe, as YAML, that repeats on a step's rollouts what training did to them."""
+        """A recipe, as YAML, that repeats on a step's rollouts what training did to them."""
         folder = self.step_folder(step) / part
         head = {
             "project_name": self.folder.name,
@@ -152,8 +147,6 @@ class TrainingRun(NamedTuple):
 
 
 class StepPlan(NamedTuple):
-    """What a training step trains on."""
-
     answers: bool  # train on responses to the prompts of the dataset
     judgements: bool  # sample judgements of answers, and train on them
     since: int  # the first step whose queued answers are judged now
@@ -161,7 +154,6 @@ class StepPlan(NamedTuple):
 
 
 def plan_step(config: Train, step: int) -> StepPlan:
-    """Return the plan of `step`, from 1 to `config.steps`."""
     schedule = config.schedule
     if schedule == "verify_alter":
         every = config.verification.every
@@ -175,7 +167,7 @@ def plan_step(config: Train, step: int) -> StepPlan:
 
 
 def first_steps(config: Train) -> int:
-    """Return how many steps of `verify_init` train on judgements: at least one, and not all."""
+    """How many steps of `verify_init` train on judgements: at least one, and not all."""
     share = round(config.verification.init_share * config.steps)
     return min(max(1, share), max(1, config.steps - 1))
 
@@ -192,7 +184,7 @@ class Policy(NamedTuple):
 
     @classmethod
     def load(cls, name: str) -> Self:
-        """Return the policy of a folder, a hub name or `embedded`."""
+        """From a folder, a hub name or `embedded`."""
         from transformers import AutoTokenizer
 
         path = policy_path(name)
@@ -235,8 +227,6 @@ _last_sampler_failure: str | None = None
 
 
 class RecordedError(NamedTuple):
-    """An error that our code inside verl has met."""
-
     message: str  # one line
     expected: bool  # it is an error of rejuice's own, which says what to do about it
 
@@ -267,7 +257,6 @@ def record_failure(folder: Path, why: str) -> None:
 
 
 def recorded_error(folder: Path) -> RecordedError | None:
-    """Return the error that the run has left, if any."""
     return _read(folder / ERROR_FILE, RecordedError)
 
 
@@ -278,20 +267,16 @@ ENDED_FILE = "ended.json"
 
 
 class EarlyEnd(NamedTuple):
-    """Why a run has ended before its last step."""
-
     step: int  # the last one
     steps: int  # how many there were to be
     why: str
 
 
 def write_early_end(folder: Path, end: EarlyEnd) -> None:
-    """Keep why a run ends early."""
     _write(folder / ENDED_FILE, end)
 
 
 def early_end(folder: Path) -> EarlyEnd | None:
-    """Return why a run has ended early; None if it has not."""
     return _read(folder / ENDED_FILE, EarlyEnd)
 
 

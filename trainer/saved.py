@@ -22,12 +22,11 @@ def _folders(run: Path) -> dict[int, Path]:
 
 
 def folder_of(run: Path, step: int) -> Path:
-    """Return the folder of the checkpoint of a step."""
     return run / "checkpoints" / f"{_NAME}{step}"
 
 
 def last(run: Path) -> int | None:
-    """Return the step of the newest complete checkpoint, from which a resume continues."""
+    """The step of the newest complete checkpoint, from which a resume continues."""
     try:
         text = (run / "checkpoints" / LAST_SAVED).read_text("utf-8")
     except FileNotFoundError:
@@ -68,7 +67,7 @@ def prune(run: Path, config: Train, keep: int) -> None:
 
 
 def steps(run: Path) -> list[int]:
-    """Return the steps of all complete checkpoints."""
+    """Those of all complete checkpoints."""
     newest = last(run)
     return [step for step in _whole(run) if newest is not None and step <= newest]
 

@@ -95,8 +95,6 @@ class JudgingSteps(NamedTuple):
 
 
 class SplitRecipe(NamedTuple):
-    """The parts of a recipe."""
-
     source: str  # name of its project, under which verl reports
     before: tuple[Step, ...]  # make prompts
     rollout: RolloutMapper  # samples responses, or trajectories
@@ -117,11 +115,7 @@ class SplitRecipe(NamedTuple):
 
 
 def split_recipe(recipe: Recipe) -> SplitRecipe:
-    """Split a recipe at the step that samples, and at the second one if it has two.
-
-    Raises:
-        RecipeError: the recipe cannot be used for training.
-    """
+    """Split a recipe at the step that samples, and at the second one if it has two."""
     found = _parts(recipe)
     trained = found.judging.after if found.judging else found.after
     if not gives_reward(trained):
@@ -149,11 +143,7 @@ def split_recipe(recipe: Recipe) -> SplitRecipe:
 
 
 def check_section(found: SplitRecipe, config: Train) -> None:
-    """Check that a recipe has what its `train:` section needs.
-
-    Raises:
-        RecipeError: it does not.
-    """
+    """Check that a recipe has what its `train:` section needs."""
     _check_schedule(found, config)
     _check_loss(found, config)
     if config.replay is None:  # Its groups and their lengths are those that are stored.
@@ -345,7 +335,7 @@ def grading_and_credit(steps: Sequence[Step]) -> tuple[tuple[Step, ...], tuple[S
 
 
 def replayed_credit(steps: Sequence[Step], columns: Collection[str]) -> tuple[Step, ...]:
-    """Return the steps that give credit to stored rows with some columns: those of the recipe.
+    """The steps that give credit to stored rows with some columns: those of the recipe.
 
     They are those that write weights before the first advantage, and those from there on. If none
     writes an advantage, the stored ones train; and if there are none either, those of
@@ -401,7 +391,7 @@ def _parts(recipe: Recipe) -> SplitRecipe:
 
 
 def _where(recipe: Recipe, step: Step) -> str:
-    """Return where a message points that names the step itself."""
+    """Where a message points that names the step itself."""
     return f"{recipe.line_of(step)}, step {step.number}"
 
 
@@ -527,18 +517,14 @@ def _check_order(steps: Sequence[Step], recipe: Recipe) -> None:
 
 
 def _drops(operator: Operator) -> bool:
-    """Return whether it may drop rows; where it names no reasons, only its kind tells."""
+    """Whether it may drop rows; where it names no reasons, only its kind tells."""
     if isinstance(operator, Mapper) or gives_credit(operator):
         return False
     return bool(operator.reasons) or operator.kind is not Kind.MAPPER
 
 
 def grading_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the steps that grade a response, for validation, where nothing is dropped.
-
-    Raises:
-        RecipeError: there is none, or one needs to see more than one response.
-    """
+    """The steps that grade a response, for validation, where nothing is dropped."""
     wanted, kept = {ACCURACY}, list[Step]()
     for step in reversed(steps):
         operator = step.operator
@@ -561,8 +547,6 @@ RESPONSES = "__rollout_n__"
 
 
 class HeldOutSet(NamedTuple):
-    """A validation set of a run."""
-
     name: str  # the one that it is reported by
     path: Path  # of its dataset
     split: str  # the name of its files, without their endings
@@ -573,11 +557,6 @@ class HeldOutSet(NamedTuple):
 
 
 def held_out_sets(parts: SplitRecipe, config: Train, where: str) -> tuple[HeldOutSet, ...]:
-    """Return the validation sets of a recipe.
-
-    Raises:
-        RecipeError: a set overrides what is not there.
-    """
     rollout, found = parts.rollout, list[HeldOutSet]()
     for name, each in config.validation_sets.items():
         try:
@@ -621,12 +600,7 @@ def _with(step: Step, fields: Mapping[str, Any]) -> Step:
 
 
 def answers_only(recipe: Recipe) -> SplitRecipe:
-    """Return the parts of a recipe in which the policy answers, and judges nothing.
-
-    Raises:
-        RecipeError: the recipe cannot be used for training, it is about agents, or the policy
-            judges its own answers.
-    """
+    """The parts of a recipe in which the policy answers, and judges nothing."""
     parts = split_recipe(recipe)
     found, right, where = "", "", str(recipe.path)
     if parts.agents is not None:

@@ -288,7 +288,7 @@ def _content(message: Mapping[str, Any]) -> str:
 
 
 def _rows_of(rollouts: pa.Table, curated: Curated) -> list[int]:
-    """Return the rollout to which each remaining row belongs."""
+    """The rollout to which each remaining row belongs."""
     row_of = {name: row for row, name in enumerate(rollouts["response_id"].to_pylist())}
     left = curated.table["response_id"].to_pylist()
     if len(set(left)) < len(left) or not set(left) <= row_of.keys():

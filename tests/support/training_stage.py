@@ -260,13 +260,13 @@ class Stage:
         step: int = 1,
     ) -> None:
         """Put groups of trajectories to prompts, given by their number, and the prompts first."""
-        from rejuice.trainer.verl.trajectories import put_trajectories
+        from rejuice.trainer.verl.trajectories import put
 
         slots = self.ask(list(trajectories), partition, step)
         groups = [
             TrajectoryGroup("embedded", step - 1, 0, tuple(each)) for each in trajectories.values()
         ]
-        put_trajectories(zip(slots, groups, strict=True), partition, step)
+        put(zip(slots, groups, strict=True), partition, step)
 
     def fail(self, prompts: Sequence[int], partition: str = "train", step: int = 1) -> None:
         """Prompts that could not be sampled."""

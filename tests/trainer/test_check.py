@@ -131,7 +131,7 @@ WRONG = {
     ),
     "a validation in parts": (
         {"train": {"verl": {"data.val_batch_size": 8}}},
-        "train.verl: 'data.val_batch_size' cannot be 8: 'data.val_batch_size' is None in such a run; leave it out",
+        "train.verl: 'data.val_batch_size' cannot be 8: the recipe decides 'data.val_batch_size', which is None; leave it out, and set it by a field of the recipe",
     ),
     "a replay of responses that were not trained on": (
         {"train": {"replay": "data.jsonl"}},

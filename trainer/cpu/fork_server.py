@@ -70,12 +70,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class PreloadServer:
-    """The server of a run, as a context; on exit it is ended.
-
-    Args:
-        environment: of the processes of the run.
-        libraries: names of the modules that it loads.
-    """
+    """The server of a run, as a context; on exit it is ended."""
 
     def __init__(
         self, environment: Mapping[str, str], libraries: Sequence[str] = LIBRARIES
@@ -114,7 +109,7 @@ class PreloadServer:
 
 
 def is_supported() -> bool:
-    """Return whether this system can watch the processes that the server forks."""
+    """Whether this system can watch the processes that the server forks."""
     return hasattr(os, "pidfd_open")
 
 
@@ -142,12 +137,9 @@ class _Fork(NamedTuple):
 
 
 class Forker:
-    """Forks a process for each request, until it is to finish and none is left.
+    """Forks a process for each request, until `control` is closed and none is left.
 
-    Args:
-        control: closed at its other end once no further process is wanted.
-        listener: where requests arrive.
-        environment: as it was before the libraries were loaded, some of which set variables.
+    `environment` is as it was before the libraries were loaded, some of which set variables.
     """
 
     def __init__(
@@ -231,7 +223,6 @@ class Forker:
             os.kill(child.pid, number)  # It was not waited for yet: no other has its id.
 
     def _suits(self, request: NewProcess, files: Sequence[int]) -> bool:
-        """Return whether a fork can be what is requested."""
         own = {0, 1, 2, self._control.fileno(), self._listener.fileno(), *self._children, *files}
         of_libraries = set(map(int, os.listdir("/proc/self/fd"))) - own
         # Variables that libraries set are also there if they were loaded where it comes from.
@@ -243,7 +234,6 @@ class Forker:
         )
 
     def _by_libraries(self) -> dict[str, str]:
-        """Return the variables that libraries have set as they were loaded."""
         return {k: v for k, v in os.environ.items() if self._at_start.get(k) != v}
 
     def _become(self, request: NewProcess, files: list[int], link: socket.socket) -> None:
@@ -271,7 +261,7 @@ class Forker:
 
 
 def _receive(link: socket.socket, files: list[int]) -> NewProcess | None:
-    """Return a request with its files; None: who made it has gone."""
+    """A request with its files; None: who made it has gone."""
     size, received, _, _ = socket.recv_fds(link, SIZE.size, MOST_FILES)
     files += received
     if len(size) < SIZE.size:
@@ -328,7 +318,6 @@ def run(words: Sequence[str]) -> None:
 
 
 def _main_module() -> dict[str, Any]:
-    """Return the variables of a new module `__main__`."""
     module = type(sys)("__main__")
     sys.modules["__main__"] = module
     return vars(module)
@@ -344,7 +333,6 @@ def load_libraries(names: Sequence[str] = LIBRARIES) -> None:
 
 
 def main(control: int, listener: int, libraries: Sequence[str]) -> None:
-    """Be the server; in a forked process, be that."""
     before = dict(os.environ)
     load_libraries(libraries)
     server = Forker(socket.socket(fileno=control), socket.socket(fileno=listener), before)

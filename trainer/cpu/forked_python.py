@@ -26,7 +26,6 @@ _SIGNALS = (
 
 
 def main() -> None:
-    """Run the command line in a forked process, else in a new one."""
     words = sys.argv[1:]
     status = _forked(words)
     if status is None:
@@ -40,7 +39,7 @@ def main() -> None:
 
 
 def _forked(words: list[str]) -> int | None:
-    """Return how the forked process has ended; None: there is none."""
+    """How the forked process has ended; None: there is none."""
     path = os.environ.get(VARIABLE)
     # Options of the interpreter itself are beyond what a fork can do.
     if not path or not words or (words[0].startswith("-") and words[0] not in {"-c", "-m"}):
@@ -91,7 +90,6 @@ def _wait(link: socket.socket, request: bytes, files: list[int], ignored: list[i
 
 
 def _open_files() -> list[int]:
-    """Return the files that this process was started with."""
     files = []
     for each in map(int, os.listdir("/proc/self/fd")):
         with contextlib.suppress(OSError):  # The one by which the folder was read.

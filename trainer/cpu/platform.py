@@ -17,10 +17,10 @@ from ..run import samples_ahead
 
 
 def sampling_cores() -> int:
-    """Return on how many cores the run that this process belongs to samples.
+    """Where it samples ahead, a run samples on half of the cores.
 
-    Where it samples ahead, half of them: the other half never waits for the sampler, and training
-    has them all whenever it computes (benchmarks/bench_modes.py).
+    The other half never waits for the sampler, and training has them all whenever it computes
+    (benchmarks/bench_modes.py).
     """
     cores = usable_cores()
     return max(1, cores // 2) if samples_ahead() else cores
@@ -33,14 +33,14 @@ class _CpuDevice(ModuleType):
         return getattr(torch.cpu, name)
 
     def get_device_name(self, device: Any = None) -> str:
-        """Name of the device, which verl's table of peak speeds does not contain."""
+        """verl's table of peak speeds does not contain it."""
         return "cpu"
 
     def empty_cache(self) -> None:
-        """Give memory back that the C library keeps after it was freed, where that is glibc.
+        """Give memory back that glibc keeps after it was freed.
 
-        verl calls this when a policy is loaded and around each transfer of weights, so that the
-        sampler beside it has the memory. Loading a policy leaves more behind than its weights take.
+        verl calls this when a policy is loaded, which leaves more behind than its weights take, and
+        around each transfer of weights.
         """
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
@@ -59,7 +59,6 @@ class _CpuDevice(ModuleType):
         """Do nothing: there are no statistics."""
 
     def mem_get_info(self, device: Any = None) -> tuple[int, int]:
-        """Free and total bytes of the machine."""
         import psutil
 
         memory = psutil.virtual_memory()

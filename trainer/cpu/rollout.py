@@ -12,11 +12,11 @@ flow, tools and frozen models run in the actor, too.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import ray
 import torch
@@ -34,8 +34,8 @@ from ...operators.sampling.protocol import Engine, Failure, Prompt, Settings, pr
 from ...operators.sampling.tokenizer import Messages, chat_encoder
 from ...operators.sampling.transformers_engine import TransformersEngine
 from ..run import RUN_VARIABLE, TrainingRun, Weights, report_sampler_failure, samples_ahead
-from ..verl.sampled import AnyGroup, SampledGroups
-from ..verl.trajectories import Slot, fail, prompt_batch, put, put_trajectories, reason_of
+from ..verl.sampled import SampledGroups
+from ..verl.trajectories import AnyGroup, Slot, fail, prompt_batch, put, reason_of
 from .fork_server import PYTHON
 from .platform import sampling_cores
 
@@ -44,15 +44,7 @@ from .platform import sampling_cores
 
 
 class Agents:
-    """Plays the prompts of a run by its recipe's flow.
-
-    Args:
-        run: the run.
-        engine: samples the policy's turns, with whatever weights it has.
-
-    Raises:
-        RejuiceError: the flow or a tool cannot be used.
-    """
+    """Plays the prompts of a run by its recipe's flow."""
 
     def __init__(self, run: TrainingRun, engine: Engine) -> None:
         assert run.split.agents is not None
@@ -62,11 +54,7 @@ class Agents:
     def play(
         self, prompts: Sequence[tuple[Slot, int]], settings: Settings
     ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
-        """Yield groups as they finish, each with the index of its prompt; every index exactly once.
-
-        Raises:
-            EngineError: the engine or the tools have failed.
-        """
+        """Yield groups as they finish, each with the index of its prompt; every index once."""
         index = [slot.fields["extra_info"]["index"] for slot, _ in prompts]
         # Not from verl, which would carry all columns of a prompt with each of its rows.
         tasks = self._mapper.tasks(self._run.prompts(prompts[0][0].split), index)
@@ -93,13 +81,10 @@ class Agents:
 # --- Rollout --------------------------------------------------------------------------
 
 _NAME = "rejuice-sampler"
-_G = TypeVar("_G", bound=AnyGroup)
 _PUT = 16  # groups that are put into TransferQueue at once
 
 
 class SampleRequest(NamedTuple):
-    """A prompt to sample: where its responses go, the chat, and the seed."""
-
     slot: Slot
     messages: Messages
     seed: int
@@ -111,10 +96,7 @@ def _engine(policy: str, threads: int, chat_template_kwargs: Mapping[str, Any]) 
 
 
 class Sampler:
-    """The embedded engine, for an actor.
-
-    Each call samples with the newest weights that lie in the folder of the run when it begins.
-    """
+    """The embedded engine, for an actor; each call samples with the newest weights of the run."""
 
     def __init__(
         self, policy: str, workers: int, cores: int, chat_template_kwargs: Mapping[str, Any]
@@ -142,35 +124,49 @@ class Sampler:
             each.file.unlink(missing_ok=True)
 
     def sample(
-        self, requests: Sequence[SampleRequest], settings: Settings, partition: str, step: int
+        self,
+        requests: Sequence[SampleRequest],
+        settings: Settings,
+        partition: str,
+        step: int,
+        *,
+        by_agents: bool = False,
     ) -> None:
-        """Sample, and put groups into TransferQueue as they finish."""
-        self.load_weights()
-        left = self._put_stored(requests, partition, put)
-        prompts = [Prompt(request.messages, request.seed) for request in left]
-        slots = [request.slot for request in left]
-        found = self._engine.sample(prompts, settings)
-        for groups in self._finished(found, slots, partition, step):
-            put(groups, partition, step)
+        """Sample, and put groups into TransferQueue as they finish.
 
-    def play(
-        self, requests: Sequence[SampleRequest], settings: Settings, partition: str, step: int
-    ) -> None:
-        """The same for agents: have the recipe's flow work on the prompts."""
+        By agents, the recipe's flow works on the prompts.
+        """
         self.load_weights()
-        if self._agents is None:
-            self._agents = Agents(TrainingRun.open(self._folder), self._engine)
-        left = self._put_stored(requests, partition, put_trajectories)
+        left = self._put_stored(requests, partition)
         if not left:
             return
-        slots = [request.slot for request in left]
-        seeded = [(request.slot, request.seed) for request in left]
-        found = self._agents.play(seeded, settings)
-        for groups in self._finished(found, slots, partition, step):
-            put_trajectories(groups, partition, step)
+        found: Iterable[tuple[int, AnyGroup | Failure]]
+        if by_agents:
+            if self._agents is None:
+                self._agents = Agents(TrainingRun.open(self._folder), self._engine)
+            found = self._agents.play([(each.slot, each.seed) for each in left], settings)
+        else:
+            prompts = [Prompt(request.messages, request.seed) for request in left]
+            found = self._engine.sample(prompts, settings)
+        groups = list[tuple[Slot, AnyGroup]]()
+        for index, group in found:
+            slot = left[index].slot
+            if isinstance(group, Failure):
+                message = f"a prompt failed with {group.reason}: {group.detail}"
+                self._first_failures.report(group.reason, message)
+                fail([slot], partition)
+                continue
+            if self._sampled is not None and partition == "train":
+                self._sampled.keep(slot.uid, slot.prompt_id, step, group)
+            groups.append((slot, group))
+            if len(groups) == _PUT:
+                put(groups, partition, step)
+                groups.clear()
+        if groups:
+            put(groups, partition, step)
 
     def _put_stored(
-        self, requests: Sequence[SampleRequest], partition: str, put: Callable[..., object]
+        self, requests: Sequence[SampleRequest], partition: str
     ) -> Sequence[SampleRequest]:
         """Put groups that the run has sampled before it was resumed; return the other requests."""
         if self._sampled is None or partition == "val":
@@ -181,35 +177,11 @@ class Sampler:
             if found is None:
                 left.append(request)
                 continue
+            step, group = found
             # The policy that sampled it may be lost, and no newer one is there to be compared.
-            version = min(found.group.version, self._version)
-            put([(request.slot, found.group._replace(version=version))], partition, found.step)
+            group = group._replace(version=min(group.version, self._version))
+            put([(request.slot, group)], partition, step)
         return left
-
-    def _finished(
-        self,
-        found: Iterable[tuple[int, _G | Failure]],
-        slots: Sequence[Slot],
-        partition: str,
-        step: int,
-    ) -> Iterator[list[tuple[Slot, _G]]]:
-        """Yield groups, some at a time, and their prompts; those that failed are marked as such."""
-        groups: list[tuple[Slot, _G]] = []
-        for index, group in found:
-            if isinstance(group, Failure):
-                message = f"a prompt failed with {group.reason}: {group.detail}"
-                self._first_failures.report(group.reason, message)
-                fail([slots[index]], partition)
-                continue
-            slot = slots[index]
-            if self._sampled is not None and partition == "train":
-                self._sampled.keep(slot.uid, slot.prompt_id, step, group)
-            groups.append((slot, group))
-            if len(groups) == _PUT:
-                yield groups
-                groups = []
-        if groups:
-            yield groups
 
 
 class Replica(RolloutReplica):  # type: ignore[misc]
@@ -266,7 +238,7 @@ class Adapter(BaseRollout):  # type: ignore[misc]
 
 
 def _without_ties(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return one of tied weights, as a file may have them."""
+    """A file has one of tied weights."""
     first = {tensor.data_ptr(): name for name, tensor in reversed(weights.items())}
     return {name: weights[name] for name in first.values()}
 
@@ -274,8 +246,7 @@ def _without_ties(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 class GroupManager:
     """verl's agent loop manager, for single-turn groups."""
 
-    method: ClassVar[str] = "sample"
-    """The method of the sampler that is called."""
+    by_agents: ClassVar[bool] = False
 
     def __init__(self, config: Any) -> None:
         self._config = config
@@ -283,7 +254,6 @@ class GroupManager:
 
     @classmethod
     def create(cls, config: Any, **_: Any) -> GroupManager:
-        """The manager, as verl creates one; the clients of verl's own servers are not used."""
         return cls(config)
 
     def generate_sequences(self, prompts: Any) -> None:
@@ -297,17 +267,17 @@ class GroupManager:
             seed = prompt_seed(slot.prompt_id, rollout.seed, batch.step)
             requests = alike.setdefault((default._replace(**own), slot.split), [])
             requests.append(SampleRequest(slot, chat, seed))
-        method = getattr(self._sampler, self.method)
         for (settings, _), of_kind in alike.items():
             for requests in self._calls(of_kind, batch.partition):
-                work = method.remote(requests, settings, batch.partition, batch.step)
+                given = requests, settings, batch.partition, batch.step
+                work = self._sampler.sample.remote(*given, by_agents=self.by_agents)
                 slots = [request.slot for request in requests]
                 Thread(target=_watch, args=(work, slots, batch.partition), daemon=True).start()
 
     def _calls(
         self, requests: list[SampleRequest], partition: str
     ) -> Iterator[list[SampleRequest]]:
-        """Yield the requests of each call: where several steps are sampled ahead, those of one."""
+        """Where several steps are sampled ahead, those of one are a call."""
         ahead = samples_ahead() and partition == "train"
         most = self._config.data.train_batch_size if ahead else len(requests)
         for start in range(0, len(requests), most):
@@ -317,7 +287,7 @@ class GroupManager:
 class AgentManager(GroupManager):
     """verl's agent loop manager, for groups of trajectories."""
 
-    method = "play"
+    by_agents = True
 
 
 def _watch(work: Any, slots: Sequence[Slot], partition: str) -> None:

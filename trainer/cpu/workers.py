@@ -106,7 +106,7 @@ class Shared(NamedTuple):
         )
 
     def to_rows(self, values: Tensor) -> Tensor:
-        """Return values of tokens, [1, T], as values of all rows, [1, tokens]; 0 within prompts."""
+        """Values of tokens, [1, T], as values of all rows, [1, tokens]; 0 within prompts."""
         predicted = values[:, -len(self.row_positions) :]
         rows = values.new_zeros((1, self.tokens))
         return rows.index_copy(1, self.row_positions, predicted)
@@ -139,11 +139,7 @@ def shared_attention(
 ) -> tuple[Tensor, None]:
     """Causal attention within each prompt, and of each response to its prompt and itself.
 
-    Returns:
-        float[1, T, H, D], and None for the weights.
-
-    Raises:
-        ValueError: there is padding, or the layout is that of other tokens.
+    float[1, T, H, D], and None for the weights.
     """
     if attention_mask is not None or len(position_ids) != 1:
         raise ValueError(f"{NAME} takes rows without padding: set use_remove_padding=True")
@@ -190,7 +186,7 @@ def _within(sizes: Tensor) -> Tensor:
 
 
 def _padded_positions(sizes: Tensor) -> Tensor:
-    """Return the position of each token once all pieces are padded to equal length."""
+    """The position of each token once all pieces are padded to equal length."""
     piece = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
     return piece * int(sizes.max()) + _within(sizes)
 
@@ -209,7 +205,7 @@ def _packed(padded: Tensor, sizes: Tensor) -> Tensor:
 
 
 def _mask(prompt_sizes_R: Tensor, prompt: int, response: int) -> Tensor:
-    """Return what each response attends to, bool[R, 1, response, prompt + response]."""
+    """What each response attends to, bool[R, 1, response, prompt + response]."""
     rows = len(prompt_sizes_R)
     inside = torch.arange(prompt) < prompt_sizes_R[:, None]
     before = torch.ones(response, response, dtype=torch.bool).tril()
@@ -231,13 +227,10 @@ AttentionInterface.register(NAME, shared_attention)
 
 
 def passes(prompts: Sequence[Tensor], responses: Sequence[Tensor], most: int) -> list[list[int]]:
-    """Divide rows into passes; rows of one prompt follow each other.
+    """Divide rows into passes of at most so many tokens; rows of one prompt follow each other.
 
-    Args:
-        prompts: the tokens of each row's prompt.
-        responses: those of its response.
-        most: how many tokens a pass may have; a longer row has its own. A prompt counts once, and
-            for each further response a sixteenth: attention keeps its keys and values for each.
+    A longer row has its own. A prompt counts once, and for each further response a sixteenth:
+    attention keeps its keys and values for each.
     """
     rows_of: dict[tuple[int, ...], list[int]] = {}
     for row, prompt in enumerate(prompts):
@@ -288,11 +281,7 @@ class FrozenHeadFunction(FusedLinearForPPOFunction):  # type: ignore[misc]
         temperature: float = 1.0,
         chunk_size: int = 512,
     ) -> tuple[Tensor, Tensor]:
-        """Log-probability and entropy of each token.
-
-        Returns:
-            float32[..] each.
-        """
+        """Log-probability and entropy of each token, float32 each."""
         ctx.frozen = not vocab_weights.requires_grad
         if not ctx.frozen:
             found: tuple[Tensor, Tensor] = FusedLinearForPPOFunction.forward(
@@ -321,7 +310,6 @@ class FrozenHeadFunction(FusedLinearForPPOFunction):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, dlog_probs: Tensor | None, dentropy: Tensor | None) -> Any:
-        """Return the gradient of `hidden_states`; none of the weights, where they are frozen."""
         if not ctx.frozen:
             return FusedLinearForPPOFunction.backward(ctx, dlog_probs, dentropy)
         slope_TD, hidden_states, vocab_weights, input_ids = ctx.saved_tensors
@@ -345,7 +333,6 @@ class FrozenHeadFunction(FusedLinearForPPOFunction):  # type: ignore[misc]
 
 
 def use() -> None:
-    """Let verl compute with these in this process."""
     torch_functional.FusedLinearForPPOFunction = FrozenHeadFunction
     transformer_impl.prepare_micro_batches = micro_batches
 
@@ -385,11 +372,7 @@ ROLLOUT = "rejuice"
 
 @EngineRegistry.register(model_type="language_model", backend="fsdp2", device="cpu")
 class CpuEngine(FSDPEngineWithLMHead):  # type: ignore[misc]
-    """verl's FSDP2 engine, adapted to processor cores.
-
-    The reference policy is not offloaded, and each prompt of a batch is computed once for all its
-    responses.
-    """
+    """verl's FSDP2 engine: the reference policy is not offloaded, each prompt is computed once."""
 
     engine_config: Any
 
@@ -415,7 +398,7 @@ class CpuEngine(FSDPEngineWithLMHead):  # type: ignore[misc]
             return super()._build_lora_module(module)
 
     def get_per_tensor_param(self, **more: Any) -> tuple[Iterator[tuple[str, Tensor]], Any]:
-        """Return the weights for the sampler; verl would round merged ones to bfloat16."""
+        """verl would round merged weights to bfloat16."""
         if not hasattr(self.module, "peft_config"):
             found: tuple[Iterator[tuple[str, Tensor]], Any] = super().get_per_tensor_param(**more)
             return found
@@ -430,7 +413,6 @@ class CpuEngine(FSDPEngineWithLMHead):  # type: ignore[misc]
             use_layout(None)
 
     def prepare_model_inputs(self, micro_batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """verl's inputs, with each prompt once."""
         inputs, outputs = super().prepare_model_inputs(micro_batch)
         rows = (micro_batch["prompts"].unbind(), micro_batch["responses"].unbind())
         shared = outputs["shared"] = Shared.of(*rows)
@@ -440,7 +422,6 @@ class CpuEngine(FSDPEngineWithLMHead):  # type: ignore[misc]
         return inputs, outputs
 
     def prepare_model_outputs(self, output: Any, output_args: Any, *rest: Any, **more: Any) -> Any:
-        """verl's outputs, for the tokens of all rows."""
         shared = output_args["shared"]
         output.log_probs = shared.to_rows(output.log_probs)
         output.entropy = shared.to_rows(output.entropy)

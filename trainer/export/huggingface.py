@@ -47,14 +47,7 @@ _FIGURES = ("verdict", "reward", "advantage")
 def export_hf(
     dataset: Path, folder: Path, form: Format | None = None, *, overwrite: bool = False
 ) -> Converted:
-    """Write a dataset to a folder, and its card.
-
-    Returns:
-        What was written and what was left out.
-
-    Raises:
-        DataError: the folder holds something, the dataset lacks a column, or nothing is left.
-    """
+    """Write a dataset to a folder, and its card."""
     needs("a Hugging Face dataset", "rejuice[hub]", "datasets")
     check_folder_is_free(folder, overwrite=overwrite)
     rows = read_rows(dataset)
@@ -91,7 +84,7 @@ def _write(table: pa.Table, folder: Path) -> None:
 
 
 def _own_columns_left_out(dataset: Path, rows: pa.Table, made: pa.Table) -> list[str]:
-    """Return the columns that no step has written, and that the rows have lost."""
+    """The columns that no step has written, and that the rows have lost."""
     known = {*ROW_CONTRACT, *written_columns(dataset), *made.column_names}
     return [name for name in rows.column_names if name not in known]
 
@@ -122,7 +115,7 @@ class Described(NamedTuple):
 
 
 def described(schema: pa.Schema, tables: Iterable[pa.Table]) -> Described:
-    """What a card says of the rows of a dataset, of which few need to be in memory at a time."""
+    """Few rows need to be in memory at a time."""
     rows, parts, hashes = 0, list[Summary](), np.zeros(0, np.uint64)
     has_prompts = "prompt_id" in schema.names
     names = [name for name in described_columns(schema) if name != "prompt_id"]
@@ -136,7 +129,7 @@ def described(schema: pa.Schema, tables: Iterable[pa.Table]) -> Described:
 
 
 def described_columns(schema: pa.Schema) -> list[str]:
-    """Return the columns of which a card has figures, and the one that counts prompts."""
+    """The columns of which a card has figures, and the one that counts prompts."""
     names: list[str] = schema.names
     return [n for n in names if n.startswith(_FIGURES) or n == "prompt_id"]
 
@@ -148,7 +141,6 @@ def dataset_card(
     form: Format | None = None,
     made: Converted | None = None,
 ) -> str:
-    """Return the card of a dataset: its columns, figures, funnel and recipe, as Markdown."""
     return "".join(f"{line}\n" for line in _card(dataset, rows, data_files, form, made))
 
 
@@ -212,8 +204,6 @@ _COPIED_BYTES = 16 << 20
 
 
 class Pushed(NamedTuple):
-    """What was pushed."""
-
     url: str  # of the commit
     rows: int  # of the dataset
     files: int  # with the rows
@@ -224,16 +214,6 @@ def push(export: AnyPath, repo: str, *, private: bool | None = None) -> Pushed:
 
     Files of rows that an earlier push has left there are replaced in the same commit. Rows are read
     some at a time; an export in an object store is first copied to a temporary folder.
-
-    Args:
-        export: of a run: a file, or a folder of parts.
-        repo: the name of the dataset, such as `user/curated`.
-        private: whether only its owner sees it, where it is made now; None: as the owner's
-            settings say.
-
-    Raises:
-        DataError: there is no such export, it is not finished, or it has no row.
-        RejuiceError: there is no token, or the hub refuses.
     """
     if not export.exists():
         raise DataError(f"{export} does not exist", "give the export of a finished run")
@@ -264,7 +244,7 @@ def _check_unchanged(export: AnyPath, before: Manifest | None) -> None:
 
 
 def _put(file: AnyPath, path: Path) -> None:
-    """Have a file in a folder: a link to it or, of one in a store, a copy."""
+    """A link to a file or, of one in a store, a copy."""
     try:
         if isinstance(file, RemotePath):
             with open_input(file) as source, path.open("wb") as copy:
@@ -306,7 +286,6 @@ def _check_token() -> None:
 
 
 def _upload(folder: Path, repo: str, private: bool | None) -> str:
-    """Push a folder in one commit, and give its address."""
     from httpx import HTTPError
     from huggingface_hub import HfApi
 

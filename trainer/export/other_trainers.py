@@ -57,17 +57,7 @@ _KEYS = {
 def export_openrlhf(
     dataset: Path, folder: Path, form: Format | None, *, overwrite: bool = False
 ) -> TrainerFiles:
-    """Write completions, pairs or prompts as a Parquet file for OpenRLHF.
-
-    Args:
-        dataset: the export of a run, or other rows.
-        folder: where to write.
-        form: the format; None: prompts, with all columns that describe them.
-        overwrite: whether files in the folder may be replaced.
-
-    Raises:
-        DataError: the folder holds something, the dataset lacks a column, or nothing is left.
-    """
+    """Write a Parquet file for OpenRLHF; without a form, prompts with all that describes them."""
     check_folder_is_free(folder, overwrite=overwrite)
     name = "prompts" if form is None else form.name
     keys = dict(_KEYS[name])
@@ -108,19 +98,10 @@ _SPEAKERS = {"system": "system", "user": "human", "assistant": "gpt", "tool": "o
 def export_llama_factory(
     dataset: Path, folder: Path, form: Format, *, overwrite: bool = False
 ) -> TrainerFiles:
-    """Write completions or pairs in LLaMA-Factory's sharegpt format, and `dataset_info.json`.
+    """Write LLaMA-Factory's sharegpt format, and `dataset_info.json`.
 
     Rows in whose conversation user and model do not take turns are left out as `not_alternating`:
     LLaMA-Factory skips them.
-
-    Args:
-        dataset: the export of a run, or other rows.
-        folder: where to write.
-        form: the format.
-        overwrite: whether files in the folder may be replaced.
-
-    Raises:
-        DataError: the folder holds something, the dataset lacks a column, or nothing is left.
     """
     check_folder_is_free(folder, overwrite=overwrite)
     made, agents = _converted(dataset, form)

@@ -32,11 +32,7 @@ _OF_RESPONSES = frozenset(ROW_CONTRACT) - SHARED_IN_GROUP - {"task", "label"}
 
 
 def read_rows(dataset: Path) -> pa.Table:
-    """Return the rows of an export, or of any other file or folder.
-
-    Raises:
-        DataError: there are none, or a run is writing them.
-    """
+    """The rows of an export that is finished, or of any other file or folder."""
     if not dataset.exists():
         raise DataError(f"{dataset} does not exist", "give a file or a folder of rows")
     check_finished(dataset)
@@ -44,11 +40,6 @@ def read_rows(dataset: Path) -> pa.Table:
 
 
 def check_columns(table: pa.Table, *names: str) -> None:
-    """Check that a table has these columns.
-
-    Raises:
-        DataError: one is missing.
-    """
     for name in names:
         if name not in table.column_names:
             raise DataError(
@@ -57,11 +48,7 @@ def check_columns(table: pa.Table, *names: str) -> None:
 
 
 def without_prompt(prompt: pa.ChunkedArray) -> Array:
-    """Return which rows have no prompt, bool[N].
-
-    Raises:
-        DataError: the column holds neither chats nor texts.
-    """
+    """Which rows have no prompt, bool[N]."""
     absent = pc.is_null(prompt)
     if is_list(prompt.type):
         absent = pc.or_kleene(absent, pc.equal(pc.list_value_length(prompt), 0))
@@ -71,12 +58,12 @@ def without_prompt(prompt: pa.ChunkedArray) -> Array:
 
 
 def as_chats(prompt: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """Return prompts as chats; a text is the message of a user."""
+    """A text is the message of a user."""
     return messages_of(prompt, "user") if is_text(prompt.type) else prompt
 
 
 def messages_of(texts: pa.ChunkedArray, role: str) -> pa.Array:
-    """Return texts as chats of one message each."""
+    """Texts as chats of one message each."""
     contents = flat(texts).cast(pa.string())
     roles = pa.repeat(pa.scalar(role), len(contents))
     messages = pa.StructArray.from_arrays([roles, contents], fields=list(MESSAGES.value_type))
@@ -105,17 +92,11 @@ class Prompts(NamedTuple):
 
 
 def prompts_of(rows: pa.Table, written: Collection[str] = ()) -> Prompts:
-    """Return the prompts of rows, with all columns that describe a prompt.
+    """The prompts of rows, with all columns that describe a prompt.
 
     These are the columns that have one value for all rows of a prompt, except those that the row
-    contract gives to responses. Rows without `prompt_id` are grouped by prompt and reference.
-
-    Args:
-        rows: responses, or prompts.
-        written: columns that runs have written: a column of the user is kept, whatever its name.
-
-    Raises:
-        DataError: there is no prompt.
+    contract gives to responses, as far as they are `written` by runs: a column of the user is kept,
+    whatever its name. Rows without `prompt_id` are grouped by prompt and reference.
     """
     check_columns(rows, "prompt")
     judges_N = np.zeros(rows.num_rows, bool)
@@ -143,11 +124,6 @@ def prompts_of(rows: pa.Table, written: Collection[str] = ()) -> Prompts:
 
 
 def prompts_of_dataset(dataset: Path) -> Prompts:
-    """Return the prompts of an export, or of any other file or folder of rows.
-
-    Raises:
-        DataError: it cannot be read, or there is no prompt.
-    """
     rows = read_rows(dataset)
     try:
         return prompts_of(rows, written_columns(dataset))

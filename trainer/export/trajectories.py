@@ -43,27 +43,19 @@ def has_trajectories(rows: pa.Table) -> bool:
 
 
 class TrajectoryChats(NamedTuple):
-    """Trajectories as chats."""
-
     texts: pa.Array  # string[N]: the messages after the prompt, as JSON; null if there are none
     left_out: dict[str, Array]  # which rows are no chat, each bool[N], by reason
 
 
 def chats_of(turns: pa.ChunkedArray, *, tool_calls: bool) -> TrajectoryChats:
-    """Return trajectories as chats.
+    """Trajectories as chats.
 
     A turn of the policy is a message of the assistant with the text as it was sampled. If the text
     ends with the call of the tool that was called, as JSON, the call is in `tool_calls` instead,
     and its observation is a message of the tool. Any other observation is a message of the user.
-    What follows the last turn of the policy is left out.
-
-    Args:
-        turns: the column.
-        tool_calls: whether messages may have `tool_calls`.
-
-    Returns:
-        The chats; `no_turn` is the reason of rows without a turn of the policy, and `frozen_model`
-        of those in which another model took part, which has no role in a chat.
+    What follows the last turn of the policy is left out. Rows without a turn of it are left out as
+    `no_turn`, those in which another model took part, which has no role in a chat, as
+    `frozen_model`.
     """
     texts = list[str | None]()
     reasons = {"no_turn": np.zeros(len(turns), bool), "frozen_model": np.zeros(len(turns), bool)}
@@ -77,7 +69,6 @@ def chats_of(turns: pa.ChunkedArray, *, tool_calls: bool) -> TrajectoryChats:
 
 
 def chats_from(texts: pa.ChunkedArray | pa.Array, *, tool_calls: bool) -> pa.Array:
-    """Return the chats in texts that `chats_of` gave, as messages."""
     chats = [json.loads(text) for text in texts.to_pylist()]
     if not tool_calls:
         return pa.array(chats, MESSAGES)
@@ -86,7 +77,6 @@ def chats_from(texts: pa.ChunkedArray | pa.Array, *, tool_calls: bool) -> pa.Arr
 
 
 def has_calls(table: pa.Table) -> bool:
-    """Whether any message in columns of `TOOL_MESSAGES` has tool calls."""
     columns = [table[name] for name in table.column_names if table[name].type == TOOL_MESSAGES]
     chats = (chat for column in columns for chat in column.to_pylist())
     return any("tool_calls" in json.loads(message) for chat in chats for message in chat)
@@ -113,7 +103,7 @@ def _messages(turns: Sequence[Turn], tool_calls: bool) -> list[dict[str, Any]]:
 
 
 def _call(text: str, turn: Turn) -> dict[str, Any] | None:
-    """Return content and tool calls of a text that ends with the call of a turn; else None."""
+    """Content and tool calls of a text that ends with the call of a turn; else None."""
     found = json_objects(text)
     if not found or not _CALL_ENDS.fullmatch(text, found[-1].end):
         return None
@@ -131,7 +121,6 @@ def _call(text: str, turn: Turn) -> dict[str, Any] | None:
 
 
 def _object(text: Any) -> dict[str, Any] | None:
-    """Return the JSON object in a text; None if it holds anything else."""
     try:
         value = json.loads(text)
     except (TypeError, ValueError, RecursionError):
@@ -140,11 +129,9 @@ def _object(text: Any) -> dict[str, Any] | None:
 
 
 def tools_of(dataset: Path) -> str | None:
-    """Return the tools of the run that wrote an export, as JSON in the format of OpenAI's API.
+    """The tools of the run that wrote an export, as JSON in the format of OpenAI's API.
 
-    Returns:
-        None if they are not known: there is no recipe, or they are in files of the recipe's own, or
-        a server has to be asked.
+    None: there is no recipe, they are in files of the recipe's own, or a server has to be asked.
     """
     path = run_folder(dataset) / "recipe.yaml"
     if not isinstance(path, Path) or not path.exists():

@@ -70,15 +70,7 @@ class Completions:
     name: ClassVar[str] = "completions"
 
     def convert(self, rows: pa.Table, *, tool_calls: bool = True) -> Converted:
-        """Return the responses that are correct, or all of them.
-
-        Args:
-            rows: rollouts.
-            tool_calls: whether trajectories may have messages with `tool_calls`.
-
-        Raises:
-            DataError: a column is missing or has a wrong type, or no row is left.
-        """
+        """With `tool_calls`, messages of trajectories may have some."""
         rows, masks, answers = _usable(rows, tool_calls)
         grades = _grades(rows)
         if self.correct_only:
@@ -135,15 +127,7 @@ class Pairs:
     name: ClassVar[str] = "pairs"
 
     def convert(self, rows: pa.Table, *, tool_calls: bool = True) -> Converted:
-        """Return the pairs of each group, wherever its rows are.
-
-        Args:
-            rows: rollouts.
-            tool_calls: whether trajectories may have messages with `tool_calls`.
-
-        Raises:
-            DataError: a column is missing or has a wrong type, or no group gives a pair.
-        """
+        """The pairs of each group, wherever its rows are."""
         check_columns(rows, "prompt_id", "reward")
         rows, masks, answers = _usable(rows, tool_calls)
         masks["no_prompt"] |= np.asarray(pc.is_null(rows["prompt_id"]))
@@ -193,7 +177,7 @@ class Pairs:
     def _of_group(
         self, reward_K: Array, texts_K: Array, length_K: Array
     ) -> tuple[list[tuple[int, int]], str]:
-        """Return the pairs (chosen, rejected) of a group, or the reason why it has none."""
+        """The pairs (chosen, rejected) of a group, or the reason why it has none."""
         tolerance = _TOLERANCE * np.abs(reward_K).max()
         with np.errstate(over="ignore"):
             gap_KK = reward_K[:, None] - reward_K
@@ -224,13 +208,10 @@ Format: TypeAlias = Completions | Pairs
 
 
 def counted(counts: Mapping[str, int]) -> str:
-    """Return counts by name, in one line."""
     return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
 class _Usable(NamedTuple):
-    """Rows with their prompts and responses."""
-
     rows: pa.Table  # the `response` of trajectories is their messages, as JSON
     masks: dict[str, Array]  # which rows have none, each bool[N], by reason
     answers: Callable[[pa.ChunkedArray], pa.Array]  # responses in the form that prompts have
@@ -254,7 +235,7 @@ def _usable(rows: pa.Table, tool_calls: bool) -> _Usable:
 
 
 def _grades(rows: pa.Table) -> dict[str, Array] | None:
-    """Return which rows are correct, wrong and ungraded, each bool[N]; None without a verdict."""
+    """Which rows are correct, wrong and ungraded, each bool[N]; None without a verdict."""
     if "verdict" not in rows.column_names:
         return None
     verdicts = rows["verdict"]
@@ -267,7 +248,7 @@ def _grades(rows: pa.Table) -> dict[str, Array] | None:
 
 
 def _split(rows: pa.Table, masks: Mapping[str, Array]) -> tuple[pa.Table, dict[str, int]]:
-    """Return the rows that no mask leaves out, and how many each of the others does."""
+    """The rows that no mask leaves out, and how many each of the others does."""
     reasons = drop(masks)
     counts = Counter(reasons.to_pylist())
     left_out = {name: counts[name] for name in masks if counts[name]}
@@ -275,7 +256,7 @@ def _split(rows: pa.Table, masks: Mapping[str, Array]) -> tuple[pa.Table, dict[s
 
 
 def _groups(prompt_ids: pa.ChunkedArray) -> list[Array]:
-    """Return the rows of each prompt, in the order in which prompts first occur."""
+    """The rows of each prompt, in the order in which prompts first occur."""
     codes_N = np.asarray(flat(prompt_ids).dictionary_encode().indices)
     by_group = np.argsort(codes_N, kind="stable")
     starts_G = np.flatnonzero(np.diff(codes_N[by_group], prepend=-1))
@@ -283,7 +264,7 @@ def _groups(prompt_ids: pa.ChunkedArray) -> list[Array]:
 
 
 def _lengths(rows: pa.Table) -> tuple[Array, str]:
-    """Return the length of each response, int64[N], and its unit."""
+    """The length of each response, int64[N], and its unit."""
     if _TOKENS in rows.column_names:
         tokens = rows[_TOKENS]
         if is_list(tokens.type) and not tokens.null_count:

@@ -65,8 +65,6 @@ def compute_score(
 
 
 class VerlExport(NamedTuple):
-    """What was written."""
-
     prompts: Mapping[str, int]  # how many there are, by split
     scoring: Scoring  # the steps that score, and those that were left out
     overrides: Mapping[str, Any]  # keys of verl and their values, with which it uses the export
@@ -86,15 +84,8 @@ def export_verl(
 ) -> VerlExport:
     """Write prompts and reward function of a recipe to a folder.
 
-    Args:
-        recipe: with a `policy_rollout_mapper`. If it has a `train:` section, prompts longer than
-            its `max_prompt_tokens` are left out, and its validation sets are exported too.
-        folder: where to write.
-        leave_out: names of steps after sampling to leave out.
-        overwrite: whether files in the folder may be replaced.
-
-    Raises:
-        RejuiceError: a step cannot score a response by itself, or a dataset is wrong.
+    If it has a `train:` section, prompts longer than its `max_prompt_tokens` are left out, and its
+    validation sets are exported too.
     """
     for_survivors = _for_survivors(recipe, folder)
     try:
@@ -134,7 +125,6 @@ def export_verl(
 
 
 def _keep_columns(folder: Path, split: str, where: str) -> None:
-    """Write the prompts of a split again, with the columns of the dataset."""
     path = folder / f"{split}.parquet"
     made, rows = pq.read_table(path), feather.read_table(folder / f"{split}.arrow")
     places = pc.struct_field(made["extra_info"], "index")  # A validation set may be a part of them.
@@ -146,16 +136,9 @@ def _keep_columns(folder: Path, split: str, where: str) -> None:
 
 
 def with_own_columns(made: pa.Table, prompts: pa.Table) -> pa.Table:
-    """Return prompts with all their columns, and with those of verl that they lack.
+    """Prompts with all their columns, and with those of verl that they lack.
 
     The user's own columns are kept, and so are the fields of the user's own structs.
-
-    Args:
-        made: the columns that verl reads.
-        prompts: the same rows with all columns of the dataset.
-
-    Raises:
-        DataError: a column of the user is not what verl reads.
     """
     for name in made.column_names:
         own = prompts[name] if name in prompts.column_names else None
@@ -184,7 +167,6 @@ def _fields(structs: pa.ChunkedArray) -> dict[str, pa.Array]:
 
 
 def write_scoring(recipe: Recipe, found: Scoring, folder: Path) -> None:
-    """Write the reward function, its steps, and the files that define them."""
     head = {
         "project_name": recipe.head.project_name,
         "dataset_path": "rollouts.parquet",
@@ -197,12 +179,10 @@ def write_scoring(recipe: Recipe, found: Scoring, folder: Path) -> None:
 
 
 def reward_key(folder: Path) -> dict[str, str]:
-    """Return the key of verl that uses the reward function of an export."""
     return {"reward.custom_reward_function.path": str(folder.resolve() / "reward.py")}
 
 
 def chat_template_keys(chat_kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of verl for arguments of the chat template."""
     return {f"+data.apply_chat_template_kwargs.{key}": value for key, value in chat_kwargs.items()}
 
 
@@ -214,7 +194,7 @@ def _for_survivors(recipe: Recipe, folder: Path) -> str:
 
 
 def override_words(values: Mapping[str, Any]) -> list[str]:
-    """Return keys and values as Hydra reads them on a command line."""
+    """As Hydra reads keys and values on a command line."""
     return [f"{key}={_word(value)}" for key, value in values.items()]
 
 

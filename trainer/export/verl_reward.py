@@ -50,7 +50,6 @@ class Scoring(NamedTuple):
     components: tuple[str, ...]  # reward components that are missing without them
 
     def sentence(self) -> str:
-        """Which steps score a response, and what is missing."""
         steps, lost = ", ".join(step.name for step in self.steps), ", ".join(self.components)
         return f"Responses are scored by {steps}{f', without {lost}' if lost else ''}."
 
@@ -58,19 +57,9 @@ class Scoring(NamedTuple):
 def scoring(
     steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[str], for_survivors: str = ""
 ) -> Scoring:
-    """Return the steps that give one response its reward.
+    """The steps that give one response its reward.
 
     `grpo_advantage_mapper` is never among them: verl computes advantages itself.
-
-    Args:
-        steps: those after sampling.
-        columns: of the prompts.
-        leave_out: names of steps to leave out.
-        for_survivors: commands that export what filters leave, named where one is refused.
-
-    Raises:
-        RecipeError: a step cannot score a response by itself; the line names every one, and what
-            to leave out, if the other steps can.
     """
     names = [step.name for step in steps]
     for name in leave_out:
@@ -99,7 +88,6 @@ def scoring(
 def _examined(
     steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[str]
 ) -> tuple[Scoring, dict[str, str]]:
-    """The steps that are kept, and why some of them cannot score a response by themselves."""
     known, missing = {*columns, *RESPONSE_COLUMNS}, set[str]()
     kept, refused, lost = list[Step](), dict[str, str](), list[str]()
     for step in steps:
@@ -156,7 +144,6 @@ def _without_components(operator: RewardSumMapper, components: Sequence[str]) ->
 
 
 def _objections(step: Step, known: set[str]) -> Iterator[str]:
-    """Yield why a step cannot score a response by itself."""
     operator = step.operator
     if operator.writes() and {*CREDIT}.issuperset(operator.writes()):
         yield "gives credit, which stock verl computes itself"
@@ -178,11 +165,7 @@ def _objections(step: Step, known: set[str]) -> Iterator[str]:
 
 
 class RowReward:
-    """Scores responses of verl, one by one.
-
-    Args:
-        folder: what `rejuice export verl` wrote.
-    """
+    """Scores responses of verl, one by one, by the files that `rejuice export verl` wrote."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -243,7 +226,6 @@ class _PromptRows:
         self._hashes = hashes[self._order]
 
     def find(self, prompt_id: str) -> pa.Table | None:
-        """Return the row of a prompt, a table; None if there is none."""
         wanted = hash_each(pa.array([prompt_id], pa.string()))[0]
         first, end = (np.searchsorted(self._hashes, wanted, side) for side in ("left", "right"))
         for place in self._order[first:end]:

@@ -33,8 +33,6 @@ from .verl_reward import RESPONSE_COLUMNS, Scoring, scoring
 
 
 class RowsExport(NamedTuple):
-    """What was written."""
-
     prompts: Mapping[str, int]  # how many there are, by split
     found: Prompts  # of the rows
     scoring: Scoring | None  # the steps of the reward function, if there is one
@@ -42,7 +40,6 @@ class RowsExport(NamedTuple):
     overrides: Mapping[str, Any]  # keys of verl and their values, with which it uses the export
 
     def sentences(self) -> Iterator[str]:
-        """Yield what was left out, and which steps score a response, or why none does."""
         yield from self.found.sentences()
         if self.scoring is None:
             yield (
@@ -56,7 +53,6 @@ class RowsExport(NamedTuple):
 
 
 def recipe_of(dataset: Path) -> Path | None:
-    """Return the recipe of the run that wrote an export, if it is stored beside it."""
     path = run_folder(dataset) / "recipe.yaml"
     return path if isinstance(path, Path) and path.exists() else None
 
@@ -71,17 +67,7 @@ def export_rows(
 ) -> RowsExport:
     """Write the prompts of rows, and the reward function of their recipe where it has one.
 
-    Args:
-        dataset: the export of a run, or other rows.
-        folder: where to write.
-        leave_out: names of steps that the reward function is to do without.
-        val_rows: how many of the prompts to hold out for validation; a hash of `prompt_id` decides
-            which.
-        overwrite: whether files in the folder may be replaced.
-
-    Raises:
-        RejuiceError: the folder holds something, the rows have no prompt, or a column is not what
-            verl reads.
+    A hash of `prompt_id` decides which `val_rows` are held out for validation.
     """
     check_folder_is_free(folder, overwrite=overwrite)
     found = prompts_of_dataset(dataset)
@@ -164,10 +150,7 @@ def _scored(
 
 
 def _steps_of_reward(recipe: Recipe, known: set[str], leave_out: Sequence[str]) -> list[Step]:
-    """Return the steps by which the reward of a response is computed from columns that are known.
-
-    Filters are not among them: they have done their work on these rows.
-    """
+    """Filters are not among them: they have done their work on these rows."""
     recipe = recipe.in_training()
     samples = [at for at, s in enumerate(recipe.steps) if isinstance(s.operator, RolloutMapper)]
     if samples and isinstance(recipe.steps[samples[0]].operator, AgentRolloutMapper):

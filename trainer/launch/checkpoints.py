@@ -49,26 +49,12 @@ def export(
     trusted: bool = False,
     overwrite: bool = False,
 ) -> int:
-    """Write the policy of a checkpoint as a Hugging Face folder.
+    """Write the policy of a checkpoint as a Hugging Face folder; its step is returned.
 
     In float32, if that is what it was trained and sampled in, else in bfloat16. What LoRA has
-    trained is added to the weights, or written as PEFT's adapter, as `train.lora.export` says.
-
-    Args:
-        run: the folder of the run.
-        path: the folder to write.
-        step: the step of the checkpoint; by default the newest, or the best by `train.keep`.
-        variables: environment variables of the run's processes, by which what merges finds their
-            fork server; None: it loads all libraries itself.
-        trusted: whether the checkpoint may run code: whether objects of any class are unpickled.
-        overwrite: whether files in `path` may be replaced.
-
-    Returns:
-        The step.
-
-    Raises:
-        NeedsTrustError: it holds other objects than tensors, and is not trusted.
-        RejuiceError: there is no such checkpoint, `path` holds something, or it cannot be merged.
+    trained is added to the weights, or written as PEFT's adapter, as `train.lora.export` says. By
+    default it is the newest, or the best by `train.keep`. Of one that is `trusted`, objects of any
+    class are unpickled. By the `variables` of the run, what merges finds its fork server.
     """
     there = steps(run)
     if not there:
@@ -128,7 +114,7 @@ def _options(recipe: Recipe) -> list[str]:
 
 
 def _without_attention(actor: Path, folder: Path) -> Path:
-    """A checkpoint without the name of its training attention, which exists only in training."""
+    """The name of the training attention exists only in training."""
     for each in actor.iterdir():
         if each.name != "huggingface":
             (folder / each.name).symlink_to(each.resolve())

@@ -8,29 +8,28 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.metadata import version
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from ...operators import PromptTemplateMapper
+from ...operators import Filter, Operator, PromptTemplateMapper
 from ...operators.errors import DataError, RecipeError, RejuiceError
+from ...operators.filter.ngram_decontamination_filter import found_in
 from ...operators.mapper.agent_rollout_mapper import AgentRolloutMapper
-from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.operator import ResumableOperator
 from ...operators.sampling.engines import policy_path
-from ...operators.sampling.tokenizer import chat_encoder
+from ...operators.sampling.tokenizer import chat_encoder, content_encoder
 from ...pipelines.dataset.read import Dataset
 from ...pipelines.ray_session import LOCAL, connected_to_ray
 from ...pipelines.recipe.columns import checked_schema
+from ...pipelines.recipe.steps import Step
 from ..run import TrainingRun
 from ..split import HeldOutSet, grading_steps
-from .foreseen import foreseen
 from .verl_config import (
     ADDRESS,
-    are_known,
     check_keys,
     defaults,
     overrides,
@@ -48,12 +47,7 @@ def check_training(
 ) -> list[str]:
     """Check that a run can be made: its datasets, and its keys of verl.
 
-    Returns:
-        A line about each thing that was left out, but `dataset_path`, and about each validation
-        set in which prompts repeat.
-
-    Raises:
-        RejuiceError: a dataset is not what the run needs, or verl does not know a key.
+    The lines are about what was left out, but `dataset_path`, and what the first steps would meet.
     """
     may_lack_data = may_lack or resume
     head = run.recipe.head
@@ -69,13 +63,11 @@ def check_training(
     check_user_keys(run, resume=resume)
     if may_lack and find_spec("verl") is None:
         return [*left_out, "verl is not installed, so the keys of train.verl were not checked."]
-    if run.config.gpu.strategy != "fsdp2" or not are_known(run.config.verl):
-        check_keys(overrides(run, resume))
+    check_keys(overrides(run, resume))
     return left_out
 
 
 def _other_datasets(run: TrainingRun, *, may_lack: bool) -> Iterator[str]:
-    """Check the datasets of the `train:` section; lines about them."""
     replay = run.config.replay
     if replay is not None:
         if may_lack and not replay.exists():
@@ -124,7 +116,6 @@ def _check_replay(path: Path, *, of_agents: bool) -> None:
 
 
 def _check_validation(run: TrainingRun, held_out: HeldOutSet) -> None:
-    """Check that prompts can be made of a validation set, and responses to them graded."""
     recipe, parts = run.recipe, run.split
     numbers = {step.number for step in grading_steps(parts.after)}
     rest = [s for s in recipe.steps if s.number in numbers or s.operator is parts.rollout]
@@ -140,126 +131,72 @@ def _check_validation(run: TrainingRun, held_out: HeldOutSet) -> None:
         raise error.at(where) from None
 
 
+def foreseen(run: TrainingRun) -> list[str]:
+    """What the first steps would meet, of small datasets whose steps need nothing else."""
+    datasets = [run.recipe.in_training().opened(), *(Dataset(each.path) for each in run.held_out)]
+    steps = [*run.split.before, *(step for each in run.held_out for step in each.steps)]
+    quick = all(map(_is_quick, steps)) and not run.config.replay
+    if not (quick and all(map(Dataset.is_small, datasets))):
+        return []
+    from .prompts import write_prompts
+
+    with TemporaryDirectory(prefix="rejuice-") as folder:
+        made = run._replace(folder=Path(folder))
+        write_prompts(made, by=content_encoder(policy_path(run.policy)))
+        return [*shared_prompts(made)]
+
+
+def _is_quick(step: Step) -> bool:
+    operator = step.operator
+    quick = isinstance(operator, PromptTemplateMapper | Filter)
+    return quick and type(operator).preflight is Operator.preflight
+
+
+def shared_prompts(run: TrainingRun) -> Iterator[str]:
+    """A line for each validation set with prompts that train, of those that are written."""
+    from ..report.watch import shown_set
+
+    for held_out in run.held_out:
+        texts, prompts = (run.prompts(split)["prompt"] for split in ("train", held_out.split))
+        if known := found_in(texts, prompts):
+            yield (
+                f"{shown_set(held_out.split)}: {known:,} of {len(prompts):,} validation prompts "
+                "are also in the dataset that trains; leave them out of one of the two"
+            )
+
+
 # --- Keys of `train.verl` that cannot work beside the recipe --------------------------
 # verl would accept them, and the run would be another one than the recipe says, or ignore them.
 
-_ACTOR = "actor_rollout_ref.actor"
-_MODEL = "actor_rollout_ref.model"
-_ROLLOUT = "actor_rollout_ref.rollout"
-_INSTEAD = {
-    "dataset_path": ["data.train_files"],
-    "train.validation_path": ["data.val_files"],
-    # Each prompt of a validation set has its own settings, which are obeyed instead of verl's.
-    "train.validation": [
-        f"{_ROLLOUT}.val_kwargs.n",
-        f"{_ROLLOUT}.val_kwargs.temperature",
-        f"{_ROLLOUT}.val_kwargs.top_p",
-        f"{_ROLLOUT}.val_kwargs.do_sample",
-    ],
-    "{step}.n": [f"{_ROLLOUT}.n"],
-    "{step}.temperature": [f"{_ROLLOUT}.temperature"],
-    "{step}.top_p": [f"{_ROLLOUT}.top_p"],
-    "{step}.max_tokens": ["data.max_response_length", f"{_ROLLOUT}.response_length"],
-    "{step}.chat_template_kwargs": ["data.apply_chat_template_kwargs"],
-    "train.policy": [f"{_MODEL}.path"],
-    "train.lora": [
-        f"{_MODEL}.lora_rank",
-        f"{_MODEL}.lora_alpha",
-        f"{_MODEL}.target_modules",
-        f"{_MODEL}.lora.rank",
-    ],
-    "train.prompts_per_step": ["data.train_batch_size"],
-    "train.refill": ["data.gen_batch_size", "algorithm.filter_groups.enable"],
-    "train.max_prompt_tokens": ["data.max_prompt_length", f"{_ROLLOUT}.prompt_length"],
-    "train.updates_per_step": [f"{_ACTOR}.ppo_mini_batch_size"],
-    "train.learning_rate": [f"{_ACTOR}.optim.lr"],
-    "train.warmup_steps": [f"{_ACTOR}.optim.lr_warmup_steps"],
-    "train.weight_decay": [f"{_ACTOR}.optim.weight_decay"],
-    "train.max_grad_norm": [f"{_ACTOR}.optim.clip_grad", f"{_ACTOR}.grad_clip"],
-    "train.kl_coef": [
-        f"{_ACTOR}.use_kl_loss",
-        f"{_ACTOR}.kl_loss_coef",
-        "algorithm.use_kl_in_reward",
-    ],
-    "train.entropy_coef": [f"{_ACTOR}.entropy_coeff"],
-    "train.loss": [
-        f"{_ACTOR}.policy_loss.loss_mode",
-        f"{_ACTOR}.loss_agg_mode",
-        f"{_ACTOR}.clip_ratio",
-        f"{_ACTOR}.clip_ratio_low",
-        f"{_ACTOR}.clip_ratio_high",
-    ],
-    "train.seed": ["data.seed", f"{_ROLLOUT}.seed", f"{_ACTOR}.data_loader_seed"],
-    "train.mode": ["trainer.v1", "trainer.use_v1", "actor_rollout_ref.hybrid_engine"],
-    "train.steps": ["trainer.total_training_steps", "trainer.total_epochs"],
-    "train.save_every": ["trainer.save_freq"],
-    "train.validate_every": ["trainer.test_freq", "trainer.val_before_train"],
-    "train.keep_checkpoints": ["trainer.max_actor_ckpt_to_keep"],
-    "train.loggers": ["trainer.logger"],
-    "--output": ["trainer.default_local_dir"],
-    "--resume": ["trainer.resume_mode", "trainer.resume_from_path"],
-    "{advantage}.normalise": ["algorithm.norm_adv_by_std_in_grpo"],
-    "{advantage}, or a step that writes `advantage`,": ["algorithm.adv_estimator"],
-    "a step that writes a reward": [
-        "reward.custom_reward_function",
-        "reward.reward_manager",
-        "reward.reward_model",
-        "reward.sandbox_fusion",
-        "custom_reward_function",
-        "reward_model",
-        "sandbox_fusion",
-    ],
-    "agent_rollout_mapper": [f"{_ROLLOUT}.multi_turn.enable"],
-    "{gpu}.nodes": ["trainer.nnodes"],
-    "{gpu}.gpus": ["trainer.n_gpus_per_node"],
-    "{gpu}.rollout": [f"{_ROLLOUT}.name"],
-    "{gpu}.strategy": [
-        "model_engine",
-        f"{_ACTOR}.strategy",
-        "actor_rollout_ref.ref.strategy",
-    ],
-    "{gpu}.tensor_parallel": [f"{_ROLLOUT}.tensor_model_parallel_size"],
-    "train.{profile}.gradient_checkpointing": [f"{_MODEL}.enable_gradient_checkpointing"],
-}
-"""What to give in place of keys of verl."""
-_RIGHT = {
-    "trainer.device": "choose profile gpu",
-    "ray_kwargs.ray_init.address": "choose profile gpu",
-    f"{_ROLLOUT}.full_determinism": "set train.gpu.reproducible, too",
-}
-"""What to do where a run sets a key to a value of its own."""
+_OF_THE_RECIPE = (
+    "trainer.v1",
+    "data.apply_chat_template_kwargs",
+    *(f"actor_rollout_ref.model.{name}" for name in ("lora_rank", "lora_alpha", "lora.rank")),
+    "actor_rollout_ref.model.target_modules",
+    *("model_engine", "actor_rollout_ref.actor.strategy", "actor_rollout_ref.ref.strategy"),
+    "actor_rollout_ref.actor.grad_clip",
+    *("reward.custom_reward_function", "reward.reward_manager", "reward.reward_model"),
+    *("reward.sandbox_fusion", "custom_reward_function", "reward_model", "sandbox_fusion"),
+)
+"""Keys that the recipe decides even if a run leaves them as verl has them."""
 
 
 def check_user_keys(run: TrainingRun, *, resume: bool) -> None:
-    """Check that no key of `train.verl` contradicts the recipe, or what trains it.
-
-    Raises:
-        RecipeError: one does.
-    """
+    """Check that no key of `train.verl` is one that the run sets, or is above or beneath one."""
     ours = {name.lstrip("+"): value for name, value in own_overrides(run, resume).items()}
     free = {name.lstrip("+") for name in defaults(run)} - ours.keys()
-    profile = run.config.profile
-    named = {
-        "step": run.split.rollout.name(),
-        "advantage": GrpoAdvantageMapper.name(),
-        "profile": profile,
-        "gpu": "train.gpu" if profile == "gpu" else "profile gpu and train.gpu",
-    }
-    fields = {key: field.format(**named) for field, keys in _INSTEAD.items() for key in keys}
     for key, value in run.config.verl_keys.items():
-        others = [other for other in {**fields, **ours} if _overlap(key, other)]
+        others = [other for other in (*ours, *_OF_THE_RECIPE) if _overlap(key, other)]
         if not others or key in free or (key in ours and ours[key] == value):
             continue
-        if others[0] in fields:
-            found, right = "the recipe decides it", f"give {fields[others[0]]} instead"
-        else:
-            found = f"'{others[0]}' is {ours[others[0]]!r} in such a run"
-            right = _RIGHT.get(key, "leave it out")
+        found = f"the recipe decides '{others[0]}'"
+        if others[0] in ours:
+            found += f", which is {ours[others[0]]!r}"
+        right = "leave it out, and set it by a field of the recipe"
         raise RecipeError(f"'{key}' cannot be {value!r}: {found}", right, where="train.verl")
 
 
 def _overlap(key: str, other: str) -> bool:
-    """Return whether they are one key, or one is above the other."""
     return f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}.")
 
 
@@ -272,10 +209,6 @@ def check_servers(run: TrainingRun) -> None:
 
     verl takes the place of the steps that sample, but not that of the tools and frozen models of
     agents.
-
-    Raises:
-        RejuiceError: a server is not up, or lacks its model; a package is missing; or the flow
-            does not suit the policy.
     """
     _check_transport(run)
     parts = run.split
@@ -322,47 +255,27 @@ def _check_flow(run: TrainingRun, agents: AgentRolloutMapper) -> None:
 # the policy, operator files      the same on each node: shared, or copied to the same path
 
 _TOKEN = ".shared"
-_SHARE = "put it on a file system that all nodes share"
-_SAME = "let all nodes have the same {} at this path"
 
 
 class NodeView(NamedTuple):
-    """What a node sees."""
-
-    version: str  # of rejuice
     reads: bool  # whether it reads the token in the folder of the run
-    answer: str  # name of the file that it has written there
-    error: str | None  # why it could not; None if it could
-    copies: tuple[Mapping[str, int], ...]  # names and sizes of all files of each copy
+    error: str | None  # why it cannot write there
+    lacks: tuple[Path, ...]  # copies that it does not have
 
 
 Look = Callable[[Path, Sequence[Path]], NodeView]
 
 
 def look(token: Path, copies: Sequence[Path]) -> NodeView:
-    """Return what the node that this runs on sees."""
     from ...pipelines.engine.workers_on_ray import reads_text
 
     reads, error = reads_text(token, token.name), None
-    answer = f"{token.name}-{secrets.token_hex(8)}"
     if reads:
         try:
-            token.with_name(answer).write_text(answer, "utf-8")
+            token.with_name(f"{token.name}-{secrets.token_hex(8)}").touch()
         except OSError as reason:
             error = reason.strerror or str(reason)
-    return NodeView(version("rejuice"), reads, answer, error, tuple(map(_sizes, copies)))
-
-
-def _sizes(path: Path) -> Mapping[str, int]:
-    """Return the size of a file, or of each file in a folder; nothing if it is not there."""
-    if path.is_file():
-        return {path.name: path.stat().st_size}
-    files = (Path(folder) / name for folder, _, names in os.walk(path) for name in names)
-    return {
-        str(file.relative_to(path)): file.stat().st_size
-        for file in files
-        if "__pycache__" not in file.parts
-    }
+    return NodeView(reads, error, tuple(path for path in copies if not path.exists()))
 
 
 _SOCKET = "/ray/session_2000-01-01_00-00-00_000000_4194304/sockets/plasma_store"
@@ -370,11 +283,7 @@ _LONGEST_SOCKET = 107 - len(_SOCKET)  # bytes that the system leaves for the fol
 
 
 def check_temporary_folder(run: TrainingRun) -> None:
-    """Check that Ray's sockets fit in its temporary folder, where the run starts a Ray of its own.
-
-    Raises:
-        RejuiceError: the folder's path is too long.
-    """
+    """Check that Ray's sockets fit in its temporary folder, where the run starts its own Ray."""
     name = "RAY_TMPDIR" if "RAY_TMPDIR" in os.environ else "TMPDIR"
     size = len(os.fsencode(os.environ.get(name, "")))
     if ray_address(run) == LOCAL and size > _LONGEST_SOCKET:
@@ -383,12 +292,7 @@ def check_temporary_folder(run: TrainingRun) -> None:
 
 
 def check_nodes(run: TrainingRun, look: Look = look) -> None:
-    """Check that each node of the Ray cluster sees the folder of the run, and the same files.
-
-    Raises:
-        RejuiceError: no cluster is running, it has too few nodes, or one of them does not see what
-            it must.
-    """
+    """Check that each node of the Ray cluster sees the folder of the run, and has its files."""
     wanted, address = run.config.gpu.nodes, ray_address(run)
     if run.config.profile != "gpu" or (wanted == 1 and address == LOCAL):
         return
@@ -408,8 +312,7 @@ def check_nodes(run: TrainingRun, look: Look = look) -> None:
         if len(nodes) < wanted:
             raise _too_few(wanted, len(nodes))
         for node, view in nodes:
-            _check_folder(node, view, token)
-            _check_copies(node, view, copies)
+            _check_node(node, view, run.folder)
     finally:
         for file in run.folder.glob(f"{token.name}*"):
             file.unlink(missing_ok=True)
@@ -429,32 +332,13 @@ def _too_few(wanted: int, found: int) -> RejuiceError:
     return RejuiceError(what, f"{right}, or lower train.gpu.nodes")
 
 
-def _check_folder(node: str, view: NodeView, token: Path) -> None:
-    folder = f"the folder of the run {token.parent}"
-    if view.version != version("rejuice"):
-        raise RejuiceError(
-            f"node {node} has rejuice {view.version}, this one {version('rejuice')}",
-            "install the same version on all nodes",
-        )
+def _check_node(node: str, view: NodeView, folder: Path) -> None:
     if view.error is not None:
-        found = f"node {node} cannot write to {folder}: {view.error}"
+        found = f"node {node} cannot write to the folder of the run {folder}: {view.error}"
         raise RejuiceError(found, "let it write there")
     if not view.reads:
-        raise RejuiceError(f"node {node} does not see {folder}", _SHARE)
-    from ...pipelines.engine.workers_on_ray import reads_text
-
-    if not reads_text(token.with_name(view.answer), view.answer):
-        raise RejuiceError(f"node {node} has a copy of {folder}", _SHARE)
-
-
-def _check_copies(node: str, view: NodeView, copies: Sequence[Path]) -> None:
-    for path, there in zip(copies, view.copies, strict=True):
-        here = _sizes(path)
-        if not there:
-            what = "folder" if path.is_dir() else "file"
-            raise RejuiceError(f"node {node} does not see {path}", _SAME.format(what))
-        if here != there:
-            file = min(name for name, _ in here.items() ^ there.items())
-            other = path if path.is_file() else path / file
-            found = f"node {node} has another {other} than this one"
-            raise RejuiceError(found, _SAME.format("file"))
+        found = f"node {node} does not see the folder of the run {folder}"
+        raise RejuiceError(found, "put it on a file system that all nodes share")
+    for path in view.lacks:
+        right = "let all nodes have the same files at this path"
+        raise RejuiceError(f"node {node} does not see {path}", right)

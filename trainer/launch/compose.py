@@ -21,11 +21,6 @@ OURS = "rejuice."
 
 
 def composed(folder: Path) -> Any:
-    """verl's configuration, as `main_ppo` would have it.
-
-    Raises:
-        HydraException: it cannot be composed.
-    """
     from hydra import compose, initialize_config_dir
 
     with initialize_config_dir(str(folder.resolve()), version_base=None):
@@ -33,7 +28,6 @@ def composed(folder: Path) -> Any:
 
 
 def problem(folder: Path) -> str | None:
-    """Return what is wrong with verl's configuration, if anything."""
     from hydra.errors import HydraException
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
@@ -56,7 +50,7 @@ def problem(folder: Path) -> str | None:
 
 
 def _unknown_loss(config: Any) -> str | None:
-    """Return what is wrong with the name of the loss: verl reads it in the first update."""
+    """verl reads the name of the loss in the first update only."""
     from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY
 
     if not str(config.model.external_lib or OURS).startswith(OURS):
@@ -68,7 +62,7 @@ def _unknown_loss(config: Any) -> str | None:
 
 
 def _inner_error(message: str) -> str:
-    """Return the key and the error itself, out of what Hydra makes of an error."""
+    """The key and the error itself, out of what Hydra makes of an error."""
     text = " ".join(message.split())
     inner = re.search(r"\w+\((['\"])(.*)\1\)", text)
     key = re.search(r"full_key: (\S+)", text)

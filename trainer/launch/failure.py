@@ -30,7 +30,7 @@ _LATE = "The current node timed out during startup"
 
 
 def lines_of(log: str) -> list[str]:
-    """Return the lines of verl's log, without colours and without Ray's prefix of each process."""
+    """Without colours, and without Ray's prefix of each process."""
     return [_PROCESS_PREFIX.sub("", line) for line in _COLOUR.sub("", log).splitlines()]
 
 
@@ -45,13 +45,9 @@ def last_error(log: str) -> str | None:
 
 
 def cause(log: str, status: int, folder: Path, least_free: int | None = None) -> str:
-    """Return one line on why verl ended.
+    """One line on why verl ended.
 
-    Args:
-        log: what verl wrote.
-        status: with which it ended.
-        folder: of the run.
-        least_free: bytes that were free on its disk at least while verl ran; None: unknown.
+    `least_free` are the bytes that were free at least on its disk while verl ran, if it is known.
     """
     recorded = recorded_error(folder)
     if recorded is not None and recorded.expected:
@@ -82,7 +78,6 @@ def cause(log: str, status: int, folder: Path, least_free: int | None = None) ->
 
 
 def why_ended(folder: Path) -> str:
-    """Return one line on why a run ended before its last step, by the files that it has left."""
     early, log = early_end(folder), folder / "verl.log"
     if early is not None:
         return early.why
@@ -90,7 +85,7 @@ def why_ended(folder: Path) -> str:
 
 
 def _of_sampler(lines: list[str], error: str) -> str | None:
-    """Return why every prompt failed, if that is the error."""
+    """Why every prompt failed, if that is the error."""
     reported = [line for line in lines if line.startswith(SAMPLER_FAILED)]
     if reported and NO_PROMPT_LEFT in error:
         return reported[-1].removeprefix("rejuice: ")
@@ -98,7 +93,6 @@ def _of_sampler(lines: list[str], error: str) -> str | None:
 
 
 def _while_saving(lines: list[str]) -> bool:
-    """Return whether a checkpoint was started and not completed."""
     progress = [line for line in lines if "Saving checkpoint to" in line or "step:" in line[:5]]
     return bool(progress) and "Saving checkpoint to" in progress[-1]
 

@@ -39,11 +39,7 @@ def merge(
     adapter: bool,
     trusted: bool = False,
 ) -> None:
-    """Write the policy of a checkpoint.
-
-    Raises:
-        pickle.UnpicklingError: a file holds other objects than tensors, and is not trusted.
-    """
+    """Write the policy of a checkpoint; of one that is not trusted, tensors are unpickled only."""
     target.mkdir(parents=True, exist_ok=True)
     merger = FSDPModelMerger(
         ModelMergerConfig(
@@ -66,7 +62,6 @@ def merge(
 
 
 def _weights(folder: Path, trusted: bool) -> Iterator[tuple[str, Tensor]]:
-    """Yield names and weights of all training processes, joined."""
     (first, *_) = files = sorted(
         folder.glob("model_world_size_*_rank_*.pt"),
         key=lambda file: int(file.stem.rsplit("_", 1)[1]),
@@ -83,7 +78,6 @@ def _weights(folder: Path, trusted: bool) -> Iterator[tuple[str, Tensor]]:
 
 
 def _loaded(file: Path, trusted: bool) -> Any:
-    """Return what a training process has saved: tensors, some of them parts of larger ones."""
     try:  # PyTorch itself names the classes of `DTensor` as safe.
         return torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
@@ -152,7 +146,6 @@ def _set_dtype(path: Path, dtype: torch.dtype) -> None:
 
 
 def main() -> None:
-    """Parse the command line, and merge."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--local_dir", type=Path, required=True)
     parser.add_argument("--target_dir", type=Path, required=True)

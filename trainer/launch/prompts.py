@@ -44,20 +44,12 @@ from . import checkpoints
 
 
 class PromptCounts(NamedTuple):
-    """How many prompts there are, and how many rows of the dataset were dropped."""
-
     prompts: int
     dropped: int
 
 
 def write_prompts(run: TrainingRun, *, overwrite: bool = True, by: Encode | None = None) -> None:
-    """Write what a run trains and validates on, beside the run's recipe.
-
-    Tokens of prompts are counted `by` the policy's own chat template, where nothing else is given.
-
-    Raises:
-        RejuiceError: a dataset is not what the run needs.
-    """
+    """Write what a run trains and validates on; `by` counts the tokens of prompts."""
     config, rollout, folder = run.config, run.split.rollout, run.folder / "prompts"
     source, longest = run.split.source, config.max_prompt_tokens
     encode = by or chat_encoder(policy_path(run.policy), rollout.chat_template_kwargs)
@@ -100,7 +92,7 @@ def write_prompts(run: TrainingRun, *, overwrite: bool = True, by: Encode | None
 
 
 def _check_enough_for_steps(run: TrainingRun) -> None:
-    """Check that there are as many prompts as one step takes, or several that sample ahead."""
+    """As many prompts as one step takes, or several that sample ahead."""
     path = run.folder / "prompts" / "train.parquet"
     prompts, least = pq.read_metadata(path).num_rows, run.config.prompts_at_once
     _check_enough(path, prompts, run.config.prompts_per_step)
@@ -133,11 +125,6 @@ def _check_stages(run: TrainingRun, first: int) -> None:
 def make_held_out(
     held_out: HeldOutSet, folder: Path, *, encode: Encode, longest: int
 ) -> PromptCounts:
-    """Write the prompts of a validation set, as `make_prompts` writes those of training.
-
-    Raises:
-        RejuiceError: a step fails, or no prompt is left.
-    """
     name, source = held_out.split, held_out.source
     counts = make_prompts(
         held_out.path, held_out.steps, folder, name, source=source, encode=encode, longest=longest
@@ -146,11 +133,7 @@ def make_held_out(
 
 
 def write_held_out(held_out: HeldOutSet, folder: Path) -> int:
-    """Write the Parquet file of a validation set again: its prompts and how they are sampled.
-
-    Returns:
-        The number of prompts.
-    """
+    """Its prompts, and how they are sampled; the number of prompts."""
     table = feather.read_table(folder / f"{held_out.split}.arrow")
     found = for_verl(table, held_out.source, held_out.split, held_out.settings)
     drawn = draw_prompts(table, held_out.max_samples)
@@ -169,11 +152,7 @@ def make_prompts(
     longest: int,
     least: int = 1,
 ) -> PromptCounts:
-    """Write `name.arrow`, the prompts with all their columns, and `name.parquet`, for verl.
-
-    Raises:
-        RejuiceError: a step fails, or too few prompts are left.
-    """
+    """Write `name.arrow`, the prompts with all their columns, and `name.parquet`, for verl."""
     curated = prompts_of(dataset, steps, encode, longest)
     table = curated.table
     folder.mkdir(parents=True, exist_ok=True)
@@ -193,17 +172,7 @@ def make_prompts(
 def prompts_of(
     dataset: AnyPath | DatasetSpec, steps: Sequence[Step], encode: Encode | None, longest: int
 ) -> Curated:
-    """Return the prompts that the steps before sampling make, each of them once.
-
-    Args:
-        dataset: what the steps read.
-        steps: those before sampling.
-        encode: counts the tokens of a prompt; None: no prompt is too long.
-        longest: the most tokens that a prompt may have.
-
-    Raises:
-        RejuiceError: a step fails.
-    """
+    """The prompts that the steps before sampling make; without `encode`, of any length."""
     spec = DatasetSpec.of(dataset)
     rows = read_all(spec.with_suffix() if of_files(steps) else spec)
     made = curate(steps, rows)
@@ -222,14 +191,14 @@ def prompts_of(
 
 
 def _content_hash(dataset: AnyPath | DatasetSpec) -> str | None:
-    """Hash of the files of a dataset; None if they are not all on this machine."""
+    """None if the files are not all on this machine."""
     spec = DatasetSpec.of(dataset)
     there = len(spec.paths) == len(spec.parts) and all(isinstance(p, Path) for p in spec.paths)
     return fingerprint(Dataset(spec).files) if there and spec.exists() else None
 
 
 def changed_datasets(run: TrainingRun) -> Iterator[str]:
-    """Yield the names of the sets of prompts whose files are not those that they were made of."""
+    """The names of the sets of prompts whose files are not those that they were made of."""
     datasets = {"train": run.config.replay or run.recipe.head.dataset_spec}
     for name, dataset in {**datasets, **{each.split: each.path for each in run.held_out}}.items():
         made = run.folder / "prompts" / f"{name}.hash"
@@ -238,7 +207,7 @@ def changed_datasets(run: TrainingRun) -> Iterator[str]:
 
 
 def draw_prompts(prompts: pa.Table, most: int | None) -> Array:
-    """Return at most so many rows, ascending: always the same, as they are drawn by their ids."""
+    """At most so many rows, ascending: always the same, as they are drawn by their ids."""
     drawn: Array = np.argsort(hash_each(prompts["prompt_id"]), kind="stable")[:most]
     return np.sort(drawn)
 
@@ -263,20 +232,8 @@ def make_replay(
 ) -> PromptCounts:
     """Write the groups of a curated dataset as `replay.arrow`, and their prompts as `train.*`.
 
-    Args:
-        dataset: sampled responses, as a recipe has curated them.
-        folder: where to write.
-        source: verl's `data_source`.
-        longest: the most tokens that a prompt and a response may have; each turn of an agent is a
-            response.
-        most: the most responses to a prompt: verl sizes its batches for so many.
-        least: the fewest prompts that there may be.
-        of_agents: the rows are trajectories of agents.
-        after: the recipe's steps after sampling. If what gives credit compares the responses of a
-            group, groups of one are left out.
-
-    Raises:
-        DataError: a column is missing, a group is too large, or too few are left.
+    `longest` are the most tokens that a prompt and a response may have; each turn of an agent is a
+    response. `most` are the most responses to a prompt, for which verl sizes its batches.
     """
     table = read_all(dataset)
     check_replayed(dataset, table.column_names, of_agents=of_agents)
@@ -313,11 +270,6 @@ def make_replay(
 
 
 def check_replayed(dataset: Path, columns: Sequence[str], *, of_agents: bool = False) -> None:
-    """Check that a dataset has the columns that a replay needs.
-
-    Raises:
-        DataError: it does not.
-    """
     lacking = [
         name for name in (_REPLAYED_TURNS if of_agents else _REPLAYED) if name not in columns
     ]
@@ -346,7 +298,6 @@ def _sampler(of_agents: bool) -> str:
 
 
 def _not_sampled(table: pa.Table, _: tuple[int, int]) -> Array:
-    """Return rows without tokens, or without a log-probability for each of them."""
     size_N = _size(table, "response_token_ids")
     drop_N: Array = (size_N == 0) | (size_N != _size(table, "response_logprobs"))
     for name in ("response_token_ids", "response_logprobs"):
@@ -381,7 +332,6 @@ _REPLAY_DROPS = {
 
 
 def _actions(table: pa.Table) -> list[list[Turn]]:
-    """Return the turns of the policy in each row."""
     cells = table["turns"].to_pylist()
     return [[turn for turn in turns_of(cell or ()) if turn.role == POLICY] for cell in cells]
 
@@ -424,7 +374,7 @@ def _size(table: pa.Table, name: str) -> Array:
 
 
 def _drop_repeated_prompts(curated: Curated) -> Curated:
-    """Drop rows whose prompt occurred before: the recipe would see two groups as one."""
+    """The recipe would see two groups of a prompt as one."""
     if not curated.table.num_rows:
         return curated
     names = curated.table["prompt_id"].to_pylist()
@@ -436,7 +386,7 @@ def _drop_repeated_prompts(curated: Curated) -> Curated:
 def for_verl(
     table: pa.Table, source: str, split: str, settings: Settings | None = None
 ) -> pa.Table:
-    """Prompts as verl's dataset reads them; with settings where they have some of their own."""
+    """As verl's dataset reads prompts; with settings where they have some of their own."""
     own = {} if settings is None else settings._asdict()
     n = {RESPONSES: pa.repeat(pa.scalar(own.pop("n")), table.num_rows)} if own else {}
     truth = table["reference"] if "reference" in table.column_names else pa.nulls(table.num_rows)

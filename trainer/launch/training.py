@@ -49,10 +49,8 @@ from ..run import (
 )
 from ..saved import folder_of, is_writing
 from . import checkpoints, verl_config
-from .checks import check_temporary_folder, check_training
-from .foreseen import shared_prompts
+from .checks import check_temporary_folder, check_training, shared_prompts
 from .prompts import changed_datasets, write_prompts
-from .resumed import changed_lines
 from .verl_config import environment, overrides
 
 _MAIN = ["-m", "verl.trainer.main_ppo"]
@@ -78,17 +76,9 @@ def prepare(
 ) -> TrainingRun:
     """Make the folder of a run: the resolved recipe, and the prompts.
 
-    Args:
-        recipe: what to train with.
-        folder: of the run.
-        resume: continue the run that is in it.
-        preflight: called once all that is quickly known is right, before anything is made: it may
-            wait for a server.
-        tell: called with a line for each change that a resume takes up only in part, and for each
-            validation set with prompts that train.
-
-    Raises:
-        RejuiceError: the recipe, a key of `train.verl`, a dataset or the folder is wrong.
+    `preflight` is called once all that is quickly known is right, before anything is made: it may
+    wait for a server. `tell` gets a line for each change that a resume takes up only in part, and
+    for each validation set with prompts that train.
     """
     run = TrainingRun.of(folder.resolve(), recipe)
     check_training(run, resume=resume)
@@ -125,7 +115,6 @@ def prepare(
 
 @contextmanager
 def restore_on_error(path: Path) -> Iterator[None]:
-    """Restore a file if what is done inside fails."""
     before = path.read_bytes() if path.exists() else None
     try:
         yield
@@ -138,7 +127,7 @@ def restore_on_error(path: Path) -> Iterator[None]:
 
 
 def finished_at(run: TrainingRun) -> int | None:
-    """Return the last step of a run that is in the folder already, and finished; None if none is.
+    """The last step of a run that is in the folder already, and finished; None if none is.
 
     It has the same settings, but perhaps more steps, and its dataset has not changed since.
     """
@@ -160,26 +149,24 @@ def finished_at(run: TrainingRun) -> int | None:
 
 
 def command(run: TrainingRun) -> list[str]:
-    """Return the command line that trains, once `verl.yaml` is in the folder of the run."""
     return [sys.executable, *_MAIN, *verl_config.arguments(run.folder)]
 
 
 def process_environment(
     run: TrainingRun, fork_server: PreloadServer | None = None
 ) -> Mapping[str, str]:
-    """Return the environment variables by which the processes of a run differ from this one."""
+    """By which variables the processes of a run differ from this one."""
     by_server = {} if fork_server is None else fork_server.variables
     return {**environment(run), RUN_VARIABLE: str(run.folder), **by_server}
 
 
 def shell_command(run: TrainingRun) -> str:
-    """Return the command line and its environment variables, as a shell reads them."""
     variables = [f"{name}={shlex.quote(value)}" for name, value in environment(run).items()]
     return " \\\n  ".join([*variables, shlex.join(command(run))])
 
 
 def shell_script(run: TrainingRun, *, resume: bool = False) -> str:
-    """A script that writes `verl.yaml` and trains, for a run of which nothing is written yet."""
+    """For a run of which nothing is written yet."""
     path = run.folder / f"{verl_config.NAME}.yaml"
     config = verl_config.config_yaml(overrides(run, resume))
     return "\n".join(
@@ -199,20 +186,11 @@ def launch(
     follow: Callable[[], None] = lambda: None,
     fork_server: PreloadServer | None = None,
 ) -> int:
-    """Train; verl's output goes to RUN/verl.log.
+    """Train; verl's output goes to RUN/verl.log, its exit status is returned.
 
     Whatever ends it, an exception or a signal included, no process of the run is left but the fork
-    server, which may fork further ones.
-
-    Args:
-        run: as prepared.
-        resume: from the newest checkpoint, if there is one.
-        follow: called several times a second while verl runs.
-        fork_server: forks the processes of the run; None: the one that the environment names does,
-            or each loads all libraries itself.
-
-    Returns:
-        The exit status of verl; below 0 the signal that killed it.
+    server, which may fork further ones. Without one, that which the environment names is used, or
+    each process loads all libraries itself. `follow` is called several times a second.
     """
     verl_config.write_config(run.folder, overrides(run, resume))
     (run.folder / "command.txt").write_text(shell_command(run) + "\n", "utf-8")
@@ -328,7 +306,6 @@ def _absolute(recipe: Recipe) -> Mapping[str, Any]:
 
 
 def _with_absolute_parts(agents: AgentRolloutMapper, fields: dict[str, Any]) -> None:
-    """Make the paths of tools and of the flow absolute in the fields of their step."""
     files = agents.custom_operator_paths
     parts = (build_flow(agents.flow, files), *build_tools(agents.tools, files))
     for part, entry in zip(parts, (fields["flow"], *fields["tools"]), strict=True):
@@ -350,6 +327,50 @@ def _found(policy: str) -> str:
     return str(Path(policy).resolve()) if is_folder else policy
 
 
+# --- What has changed since a run began, and does not take effect, or only in part, at a resume
+
+_LINES = {
+    "dataset_path": "the prompts stay those of the first start",
+    "train.validation_path": "the validation prompts stay those of the first start",
+    "train.validation": "prompts of sets that were there stay those of the first start",
+    "train.max_prompt_tokens": "the prompts stay those that were short enough at the first start",
+    "train.seed": "responses are sampled by the new one; the order of prompts stays",
+    "train.policy": "weights come from the checkpoint; tokenizer and reference from the new one",
+    "prompt_template_mapper": "the prompts stay those of the first start",
+}
+_OF_SAMPLER = {
+    "model": _LINES["train.policy"],
+    "n": "groups have the new size from the next step",
+    "chat_template_kwargs": "prompts have the new form from the next step",
+}
+_SAMPLERS = ("policy_rollout_mapper", "agent_rollout_mapper")
+_OF_MEGATRON = ("learning_rate", "warmup_steps", "weight_decay")
+
+
+def changed_lines(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each field of two resolved recipes that differs and needs a word."""
+    lines = _LINES | {f"{s}.{name}": x for s in _SAMPLERS for name, x in _OF_SAMPLER.items()}
+    if now["train"]["gpu"]["strategy"] == "megatron" and now["train"]["profile"] == "gpu":
+        stays = "Megatron may go on with what its checkpoint has"
+        lines |= {f"train.{name}": stays for name in _OF_MEGATRON}
+    old, new = _compared_fields(before), _compared_fields(now)
+    for name, line in lines.items():
+        if old.get(name) != new.get(name):
+            yield f"{name} has changed since the run began: {line}"
+
+
+def _compared_fields(document: Mapping[str, Any]) -> dict[str, Any]:
+    found = {"dataset_path": document["dataset_path"]}
+    found |= {f"train.{name}": value for name, value in document["train"].items()}
+    for entry in document["process"]:
+        for step, fields in entry.items():
+            found.setdefault(step, fields)  # Of several, those of answers come first.
+            if step in _SAMPLERS:
+                for name, value in fields.items():
+                    found.setdefault(f"{step}.{name}", value)
+    return found
+
+
 # --- The processes of a run, known by their environment -------------------------------
 # If the process that started them is killed, Ray's processes outlive it, and then have no parent
 # that would show to which run they belong.
@@ -358,7 +379,7 @@ _PATIENCE_S = 2.0  # Ray takes some seconds to end its workers.
 
 
 def of_run(folder: Path) -> list[Any]:
-    """Return the processes of a run, as psutil's objects, without this one."""
+    """The processes of a run but this one, as psutil's objects."""
     import psutil
 
     found, wanted = [], str(folder)
@@ -396,12 +417,7 @@ def end_all(folder: Path, *, but: int | None = None) -> None:
 def finish(
     run: TrainingRun, *, quiet: bool = False, variables: Mapping[str, str] | None = None
 ) -> None:
-    """Write the policy and the curves of a finished run.
-
-    Raises:
-        RejuiceError: the checkpoint cannot be merged.
-        OSError: there is no space left.
-    """
+    """Write the policy and the curves of a finished run."""
     policy = run.folder / "policy"
     (run.folder / "curves.png").unlink(missing_ok=True)  # Written last: with it, all is there.
     if checkpoints.last(run.folder) is not None:
@@ -413,7 +429,7 @@ def finish(
 
 
 def failure(folder: Path) -> str | None:
-    """Return why a run that has ended is no success; None: it is one."""
+    """Why a run that has ended is no success; None: it is one."""
     points = metrics.read(folder)
     trained = [point for point in points if point.trained]
     if not trained:

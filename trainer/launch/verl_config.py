@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -48,7 +47,7 @@ _MANAGER = f"+{_ROLLOUT}.agent.agent_loop_manager_class"
 
 
 def overrides(run: TrainingRun, resume: bool) -> dict[str, Any]:
-    """Return keys of verl and their values; a key that verl's defaults lack begins with `+`.
+    """Keys of verl and their values; a key that verl's defaults lack begins with `+`.
 
     The user's keys in `train.verl` come last and win; `check_user_keys` refuses those that
     `own_overrides` has, too. Only a library of the user's own is imported after ours.
@@ -154,6 +153,7 @@ def _grpo(run: TrainingRun) -> dict[str, Any]:
         "algorithm.adv_estimator": ESTIMATOR,
         "algorithm.use_kl_in_reward": False,
         "algorithm.filter_groups.enable": False,
+        "algorithm.norm_adv_by_std_in_grpo": True,  # Which our estimator does not read.
         "critic.enable": False,
         "trainer.critic_warmup": 0,
         f"{_ACTOR}.optim.lr": config.learning_rate,
@@ -227,6 +227,8 @@ def _trainer(run: TrainingRun, resume: bool) -> dict[str, Any]:
         "trainer.save_freq": 1 if config.save_every else -1,  # We are asked at each step.
         "trainer.default_local_dir": str(run.folder / "checkpoints"),
         "trainer.resume_mode": "auto" if resume else "disable",
+        "trainer.resume_from_path": None,
+        "trainer.max_actor_ckpt_to_keep": None,  # We remove them.
         "trainer.logger": ["console", "file", *config.loggers],
         **_mode(run, begun),
         "trainer.v1.sampler.custom_sampler.path": "pkg://rejuice.trainer.verl.training",
@@ -262,10 +264,7 @@ def _mode(run: TrainingRun, begun: int) -> dict[str, Any]:
 
 
 def _replay(live: str) -> dict[str, Any]:
-    """Stored responses for training, live ones for validation.
-
-    The stored log-probabilities are those of the old policy.
-    """
+    """The stored log-probabilities are those of the old policy."""
     return {
         _MANAGER: "rejuice.trainer.verl.replay.ReplayManager",
         f"+{_SAMPLER}.live": live,
@@ -275,7 +274,7 @@ def _replay(live: str) -> dict[str, Any]:
 
 
 def _cpu(run: TrainingRun) -> dict[str, Any]:
-    """Return one training process and the embedded sampler, on the cores of this machine."""
+    """One training process and the embedded sampler, on the cores of this machine."""
     config, rollout = run.config, run.split.rollout
     longest = config.max_prompt_tokens + rollout.max_tokens
     tokens = max(longest, config.cpu.tokens or tokens_per_pass(run.policy, config.cpu))
@@ -389,7 +388,7 @@ def _gpu_defaults(run: TrainingRun) -> dict[str, Any]:
 
 
 def attention_of(gpu: Gpu) -> str:
-    """Return the attention of what trains, which verl itself does not choose by what is there."""
+    """verl itself does not choose by what is there."""
     is_there = find_spec("flash_attn") is not None
     return gpu.attention or ("flash_attention_2" if is_there else "sdpa")
 
@@ -422,7 +421,6 @@ def _megatron(gpu: Gpu) -> dict[str, Any]:
 
 
 def environment(run: TrainingRun) -> Mapping[str, str]:
-    """Environment variables that the processes of the run need."""
     common = {
         "VERL_USE_EXTERNAL_MODULES": _PLUGIN,
         "VERL_FILE_LOGGER_PATH": str(run.folder / "metrics.jsonl"),
@@ -476,7 +474,7 @@ def tokens_per_pass(policy: str, cpu: Cpu) -> int:
 
 
 def _bytes_of_layer(shape: Mapping[str, Any]) -> int:
-    """Return what a layer stores for each token.
+    """What a layer stores for each token.
 
     Of the MLP the gate before and after its activation, the other projection, and their product;
     around it and around attention the inputs of norms and projections, queries, keys, values.
@@ -515,19 +513,15 @@ this machine, or fails where that has ended."""
 
 
 def ray_address(run: TrainingRun) -> str:
-    """Return the address that a run gives to Ray: `local`, `auto`, or HOST:PORT of a cluster.
-
-    The user's own in `train.verl` wins.
-    """
+    """`local`, `auto`, or HOST:PORT of a cluster; the user's own in `train.verl` wins."""
     # Without a value, Ray looks for a cluster as it does for `auto`.
     return str(run.config.verl_keys.get(ADDRESS, default_ray_address(run)) or AUTO)
 
 
 def default_ray_address(run: TrainingRun) -> str:
-    """`ray_address` of a run whose `train.verl` has none.
+    """Profile cpu and one node have a Ray of their own, whatever runs beside it.
 
-    Profile cpu and one node have a Ray of their own, whatever runs beside it. With profile gpu the
-    environment variable RAY_ADDRESS names a cluster.
+    With profile gpu the environment variable RAY_ADDRESS names a cluster.
     """
     if run.config.profile == "cpu":
         return LOCAL
@@ -542,153 +536,102 @@ NAME = "verl"
 _DEFAULTS = "ppo_trainer"  # the configuration of verl that ours extends
 _SEARCH = "hydra.searchpath"
 _VERLS = "pkg://verl.trainer.config"
-_UNKNOWN = re.compile(r"Could not override '([^']+)'")
-_EXISTS = re.compile(r"Could not append to config\. An item is already at '([^']+)'")
+_ENGINE = "model_engine"  # the group by which Megatron takes the place of FSDP
 
 
 def config_yaml(values: Mapping[str, Any]) -> str:
-    """Return the text of `verl.yaml`."""
-    from omegaconf import OmegaConf
-
-    groups, document = list[dict[str, str]](), OmegaConf.create()
-    for key, value in {**values, _SEARCH: _search_path(values)}.items():
+    """The text of `verl.yaml`; of keys that are there twice, the last one wins."""
+    groups, document = list[dict[str, str]](), dict[str, Any]()
+    for key, value in values.items():
         if _selects_group(key, value):
             groups.append({f"override {key}": value})
         else:
-            OmegaConf.update(document, key.lstrip("+"), value, force_add=True)
-    defaults = [_DEFAULTS, *groups, "_self_"]
-    # Not OmegaConf.to_yaml, which quotes 1e-6 where PyYAML has read it as a text: it is a number
-    # to YAML 1.2, to Hydra, and to whoever writes it into `train.verl`.
-    settings = OmegaConf.to_container(document, resolve=False)
-    assert isinstance(settings, dict)
-    return yaml.safe_dump({"defaults": defaults, **settings}, sort_keys=False, allow_unicode=True)
+            _put(document, key.lstrip("+"), value)
+    _put(document, _SEARCH, [_VERLS, *values.get(_SEARCH, [])])
+    # A learning rate of 1e-6, which PyYAML has read as a text, is written without quotes: it is a
+    # number to YAML 1.2 and to Hydra.
+    settings = {"defaults": [_DEFAULTS, *groups, "_self_"], **document}
+    return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+
+
+def _put(tree: dict[str, Any], key: str, value: Any) -> None:
+    """Set a key with dots in a tree; a mapping is merged with what is there."""
+    name, _, rest = key.partition(".")
+    if not rest and not isinstance(value, Mapping):
+        tree[name] = value
+        return
+    below = tree.get(name)
+    if not isinstance(below, dict):
+        below = tree[name] = {}
+    for each, own in {rest: value}.items() if rest else value.items():
+        _put(below, str(each), own)
 
 
 def write_config(folder: Path, values: Mapping[str, Any]) -> None:
-    """Write `verl.yaml` to a folder."""
     (folder / f"{NAME}.yaml").write_text(config_yaml(values), "utf-8")
 
 
 def arguments(folder: Path) -> list[str]:
-    """Return what makes verl's `main_ppo` read the `verl.yaml` of a folder."""
     return ["--config-dir", str(folder), "--config-name", NAME]
-
-
-def are_known(values: Mapping[str, Any]) -> bool:
-    """Return whether all keys are verl's and plain, which is known without loading Hydra.
-
-    False says nothing: then `check_keys` decides.
-    """
-    tree = _listing()
-    return all(_is_leaf(tree, key.split(".")) for key in values)
-
-
-def _listing() -> Any:
-    """verl's defaults, as it lists them in one file; None if it does not."""
-    # private: verl==0.9.1, tests/trainer/launch/test_verl_config.py::test_keys_that_are_known_at_once_are_known_to_hydra
-    path = _verls_folder() / f"_generated_{_DEFAULTS}.yaml"
-    if not path.exists():
-        return None
-    return yaml.load(path.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-
-
-def _is_leaf(tree: Any, names: Sequence[str]) -> bool:
-    for name in names:
-        if not isinstance(tree, dict) or name not in tree:
-            return False
-        tree = tree[name]
-    return not isinstance(tree, dict)
 
 
 def check_keys(values: Mapping[str, Any]) -> None:
     """Check that verl knows every key, and lacks those that begin with `+`.
 
-    Hydra accepts any key from a file; here it checks each key by its name, without its value.
-
-    Raises:
-        RecipeError: a key is wrong.
+    Hydra accepts any key from a file. Where a key selects another file of a group than verl's own,
+    the keys are that file's, and none is checked.
     """
-    from hydra import compose, initialize_config_dir
-    from hydra.errors import HydraException
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
-    groups = [f"{key}={value}" for key, value in values.items() if _selects_group(key, value)]
-    with initialize_config_dir(str(_verls_folder()), version_base=None):
-        try:
-            # Added keys first: an override would make a key null, and null keys can be added.
-            names = sorted(_names(values), key=lambda name: not name.startswith("+"))
-            search = f"{_SEARCH}=[{','.join(_search_path(values)[1:])}]"
-            compose(_DEFAULTS, overrides=[search, *names])
-            config_yaml(values)
-        except (HydraException, OmegaConfBaseException, ValueError) as error:
-            found = " ".join(str(error).split())
-            if _UNKNOWN.search(found) or _EXISTS.search(found):
-                # The names of groups are right: none of their keys would be known otherwise.
-                composed = compose(_DEFAULTS, overrides=[search, *groups])
-                tree: Any = OmegaConf.to_container(composed)
-                known = set(_keys(tree))
-                raise RecipeError(*_wrong_key(found, known, values.get("model_engine"))) from None
-            raise RecipeError(found) from None
-
-
-def _search_path(values: Mapping[str, Any]) -> list[str]:
-    """Return where Hydra looks for files of groups: in verl, and where `hydra.searchpath` says."""
-    return [_VERLS, *values.get(_SEARCH, [])]
+    engine = values.get(_ENGINE)
+    groups = {key for key, value in values.items() if _selects_group(key, value)}
+    if any(not key.startswith("hydra/") for key in groups - {_ENGINE}):
+        return
+    listed = {_ENGINE: engine, **dict(_keys(_listing(engine)))}
+    known, of_engine = {*listed}, f" with model_engine {engine}" if engine else ""
+    given = [key for key, value in _keys(values) if not (isinstance(value, Mapping) and value)]
+    # Those that are added come first: others may be beneath them.
+    for key in sorted(given, key=lambda key: not key.startswith("+")):
+        name = key.lstrip("+")
+        if name.startswith("hydra"):
+            continue  # Hydra's own settings, which it checks itself.
+        if name.startswith("~"):
+            raise RecipeError(f"verl's key '{name[1:]}' cannot be removed", "set it to null")
+        if key.startswith("+"):
+            # As in Hydra, one that is null can be added.
+            if listed.get(name) is not None and not key.startswith("++"):
+                raise RecipeError(f"verl has the key '{name}' already", "write it without +")
+            known.add(name)
+        elif name not in known:
+            right = suggest(name, known) or f"to add it all the same write +{name}"
+            raise RecipeError(f"verl has no key '{name}'{of_engine}", right)
 
 
-def _wrong_key(message: str, known: Collection[str], engine: str | None) -> tuple[str, str]:
-    """Return the key to which Hydra objects, and what would be right."""
-    if match := _UNKNOWN.search(message):
-        of_engine = f" with model_engine {engine}" if engine else ""
-        right = suggest(match[1], known) or f"to add it all the same write +{match[1]}"
-        return f"verl has no key '{match[1]}'{of_engine}", right
-    match = _EXISTS.search(message)
-    assert match is not None
-    return f"verl has the key '{match[1]}' already", "write it without +"
-
-
-def _names(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """Yield each key as an override of Hydra that has no value."""
-    for name, value in ((str(name), value) for name, value in values.items()):
-        key = f"{above}{name}"
-        if key.startswith("hydra."):
-            continue  # Hydra's own settings, which it checks itself, values included.
-        if key.startswith("~"):
-            raise RecipeError(f"verl's key '{key[1:]}' cannot be removed", "set it to null")
-        if above and not above.startswith("+") and "." in name:
-            right = f"nest {name.replace('.', ': {')}: …{'}' * name.count('.')}"
-            raise RecipeError(f"'{name}' within '{above[:-1]}' is no key of verl", right)
-        if isinstance(value, Mapping) and value:
-            yield from _names(value, f"{key}.")
-        elif _selects_group(key, value):
-            yield f"{key}={value}"
-        else:
-            yield f"{key}={{}}" if isinstance(value, Mapping) else f"{key}=null"
+def _listing(engine: str | None) -> Any:
+    """verl's defaults, as it lists them in one file for each engine."""
+    # private: verl==0.9.1, tests/trainer/launch/test_verl_config.py::test_the_keys_that_verl_lists_are_those_that_hydra_composes
+    name = "ppo_megatron_trainer" if engine == "megatron" else _DEFAULTS
+    text = (_verls_folder() / f"_generated_{name}.yaml").read_text("utf-8")
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def _selects_group(key: str, value: Any) -> bool:
-    """Whether a key selects one of the files of a group of configurations, such as `model_engine`.
-
-    These stand in the list of defaults.
-    """
+    """Whether a key selects one of the files of a group, which stand in the list of defaults."""
     is_group = "/" in key or "@" in key or (_verls_folder() / key).is_dir()
     return is_group and isinstance(value, str)
 
 
 def _verls_folder() -> Path:
-    """The folder of verl's configurations, found without importing verl, which takes seconds."""
+    """Found without importing verl, which takes seconds."""
     found = find_spec("verl")
     assert found is not None
     assert found.submodule_search_locations is not None
     return Path(found.submodule_search_locations[0]) / "trainer" / "config"
 
 
-def _keys(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """Yield all keys of a configuration, with dots."""
+def _keys(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """All keys of a configuration, with dots, and their values."""
     for name, value in tree.items():
-        yield f"{above}{name}"
-        if isinstance(value, dict):
+        yield f"{above}{name}", value
+        if isinstance(value, Mapping):
             yield from _keys(value, f"{above}{name}.")
 
 
@@ -696,13 +639,8 @@ def _keys(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
 
 
 def validate(run: TrainingRun, *, resume: bool = False) -> None:
-    """Compose verl's configuration and have verl validate it; takes some seconds.
-
-    Raises:
-        RecipeError: verl does not know a key, or refuses the configuration.
-    """
+    """Compose verl's configuration and have verl validate it; takes some seconds."""
     values = overrides(run, resume)
-    check_keys(values)
     with tempfile.TemporaryDirectory() as folder:
         write_config(Path(folder), values)
         done = subprocess.run(

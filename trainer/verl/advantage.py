@@ -27,11 +27,6 @@ class TrajectoryKey(NamedTuple):
 
     @classmethod
     def parse(cls, key: str) -> TrajectoryKey:
-        """Return the parts of a key.
-
-        Raises:
-            ValueError: it does not end in two numbers.
-        """
         uid, session, output = key.rsplit("_", 2)
         return cls(uid, int(session), int(output))
 
@@ -71,15 +66,12 @@ WEIGHT = "turn_weight"
 
 
 def turn_weights(keys: Sequence[TrajectoryKey], lengths_R: Array, updates: int = 1) -> Array:
-    """Return the weight of a token in each turn, float64[R].
+    """The weight of a token in each turn, float64[R].
 
     Over all rows of a step, the weights of all tokens sum to `updates`: each update divides by its
     own share of the rows, as verl's modes of aggregation do. That share is one of rows, so that the
     loss is exactly the paper's with one update a step; with more, updates get trajectories of other
     numbers of turns, and the sum of their weights varies about 1.
-
-    Raises:
-        ValueError: an action has no token, or a row is there twice.
     """
     if len(set(keys)) < len(keys) or not (lengths_R > 0).all():
         raise ValueError("each turn must be one row, with a token to train on")
@@ -114,24 +106,17 @@ class LossSettings(NamedTuple):
         )
 
     def loss(self) -> Any:
-        """Return the loss with these settings, for `set_loss_fn`; workers import it by its name."""
+        """For `set_loss_fn`; workers import it by its name."""
         return partial(trajectory_loss, self)
 
 
 def trajectory_loss(
     settings: LossSettings, model_output: Any, data: Any, dp_group: Any = None
 ) -> tuple[Any, dict[str, Any]]:
-    """Return the loss of a micro-batch of turns, and its figures by verl's names.
+    """The loss of a micro-batch of turns, and its figures by verl's names.
 
     The losses of all micro-batches add up to that of their update. There is no dual clip, which
-    verl's own loss has for negative advantages.
-
-    Args:
-        settings: the coefficients.
-        model_output: `log_probs` and, if it is computed, `entropy`, of all tokens of each row.
-        data: rows, with `turn_weight`, `advantages`, `old_log_probs`, `response_mask` and, with a
-            divergence, `ref_log_prob`. Rows of padding have no token in the mask, and add nothing.
-        dp_group: not used; verl gives it to each loss.
+    verl's own loss has for negative advantages. Rows of padding have no token in the mask.
     """
     from torch.nn.functional import pad
     from verl.trainer.ppo.core_algos import kl_penalty

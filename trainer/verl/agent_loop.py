@@ -16,13 +16,13 @@ from ...operators.agents.play import Limits
 from ...operators.agents.runner import play_trajectory
 from ...operators.agents.tool import ToolError
 from ...operators.agents.toolbox import Toolbox
-from ...operators.agents.trajectory import FAILURES, TOOL_SECONDS, Trajectory, Turn
+from ...operators.agents.trajectory import FAILURES, Trajectory, Turn
 from ...operators.errors import FirstFailures
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.protocol import Failure, Group, Prompt, Sample, prompt_seed
 from ...operators.sampling.tokenizer import chat_encoder
 from ..run import Policy, TrainingRun
-from .trajectories import NO_ACTION, TRAJECTORY, own_settings
+from .trajectories import NO_ACTION, own_settings, stored_fields
 
 # --- One trajectory of an agent at a time, from verl's own servers: profile `gpu` -----
 # verl makes an agent loop for each trajectory, many of them in one process. What they share, the
@@ -40,7 +40,7 @@ class FlowAgentLoop(AgentLoopBase):  # type: ignore[misc]
     """
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> list[AgentLoopOutput]:
-        """Return the turns of one trajectory, as `trajectories.put_trajectories` would put them.
+        """The turns of one trajectory, as `trajectories.put` would put them.
 
         Whatever goes wrong is a trajectory that failed, and costs its group nothing else: an
         exception would make verl drop all trajectories of the prompt. A trajectory without a turn
@@ -75,12 +75,7 @@ class FlowAgentLoop(AgentLoopBase):  # type: ignore[misc]
 class _ServerTurns:
     """The policy of one trajectory, on verl's servers: a `TurnSampler`.
 
-    Args:
-        servers: verl's client.
-        request_id: of the trajectory; its turns go to one server, which knows their beginnings.
-        sampling_params: verl's, of all turns.
-        policy: what is sampled from.
-        seeds_requests: whether each turn is sampled with a seed of its own.
+    By `request_id`, its turns go to one server, which knows their beginnings.
     """
 
     def __init__(
@@ -96,7 +91,6 @@ class _ServerTurns:
         self._sampling, self._seeds_requests = sampling_params, seeds_requests
 
     async def sample(self, prompt: Prompt, max_tokens: int) -> Group | Failure:
-        """See `TurnSampler`."""
         assert prompt.token_ids is not None
         # vLLM takes a signed 64-bit seed; those of turns are below 2**62.
         seed = prompt.seed if self._seeds_requests else None
@@ -138,11 +132,6 @@ class _OpenFlow:
         self._opened: asyncio.Future[Toolbox] | None = None
 
     async def play(self, server: _ServerTurns, **prompt: Any) -> Trajectory:
-        """Return a trajectory of a prompt of verl's.
-
-        Raises:
-            ToolError: the tools cannot say what they have.
-        """
         about, session = prompt["extra_info"], int(prompt["session_id"])
         (task,) = self._mapper.tasks(self._prompts(about["split"]), [int(about["index"])])
         seed = prompt_seed(task.prompt_id, self._seed, int(prompt["global_steps"]))
@@ -168,19 +157,16 @@ class _OpenFlow:
 
 @cache
 def _open_flow(run: str) -> _OpenFlow:
-    """Return what the trajectories of this process share, in its only event loop."""
+    """In its only event loop."""
     return _OpenFlow(TrainingRun.open(Path(run)))
 
 
 def _outputs(trajectory: Trajectory) -> list[AgentLoopOutput]:
     turns = trajectory.actions
-    return [
-        _output(turn, trajectory.to_json().decode() if at == 0 else "", trajectory)
-        for at, turn in enumerate(turns or [NO_ACTION])
-    ]
+    return [_output(turn, trajectory, at) for at, turn in enumerate(turns or [NO_ACTION])]
 
 
-def _output(turn: Turn, stored: str, trajectory: Trajectory) -> AgentLoopOutput:
+def _output(turn: Turn, trajectory: Trajectory, at: int) -> AgentLoopOutput:
     trained = 0 if turn is NO_ACTION else 1
     ids = list(turn.token_ids or ())
     version = turn.policy_version
@@ -197,8 +183,7 @@ def _output(turn: Turn, stored: str, trajectory: Trajectory) -> AgentLoopOutput:
         # verl takes the fields of the first row for those of all.
         extra_fields={
             "reward_extra_info": {},
-            TRAJECTORY: stored,
-            TOOL_SECONDS: trajectory.tool_seconds,
+            **stored_fields(trajectory, at),
             "min_global_steps": version,
             "max_global_steps": version,
         },

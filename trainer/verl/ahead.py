@@ -58,7 +58,7 @@ class Ahead:
         requests["uid"] = NonTensorStack(*(f"{number:09d}" for number in own))
 
     def _resumed(self) -> int:
-        """Clean up what was trained on before a resume; return the number of the next request."""
+        """Clean up what was trained on before a resume; the number of the next request."""
         there = _prompts()
         _clear_trained()
         last = max(map(int, there), default=-1)
@@ -125,7 +125,7 @@ class NextGroups:
             self._error.append(error)
 
     def _add(self, there: Mapping[str, Mapping[str, Any]]) -> bool:
-        """Add groups that are finished, and whole; return whether there were any.
+        """Add groups that are finished, and whole; whether there were any.
 
         Others, such as those that have failed, are left to the step itself.
         """
@@ -145,7 +145,7 @@ class NextGroups:
 
 
 def _listed() -> Mapping[str, Mapping[str, Any]]:
-    """Return the tags of what is in TransferQueue to train on, prompts and rows."""
+    """The tags of what is in TransferQueue to train on, prompts and rows."""
     found: Mapping[str, Mapping[str, Any]] = (tq.kv_list("train") or {}).get("train", {})
     return found
 
@@ -173,7 +173,7 @@ def _clear_trained() -> None:
 
 
 def age_figures(rollouts: pa.Table, curated: Curated) -> dict[str, float]:
-    """Return the ages of what a step has sampled and trains on, and what was too old, by source.
+    """The ages of what a step has sampled and trains on, and what was too old, by source.
 
     There are none where all responses are by the current policy.
     """
@@ -192,7 +192,7 @@ def age_figures(rollouts: pa.Table, curated: Curated) -> dict[str, float]:
 
 
 def too_old_line(rollouts: pa.Table, curated: Curated) -> str | None:
-    """Return what a step drops for its age, and how long these responses are; None: nothing."""
+    """What a step drops for its age, and how long these responses are; None: nothing."""
     old_N = _too_old(rollouts, curated)
     if not old_N.any():
         return None
@@ -210,7 +210,6 @@ def too_old_line(rollouts: pa.Table, curated: Curated) -> str | None:
 
 
 def _too_old(rollouts: pa.Table, curated: Curated) -> BoolArray:
-    """Return which rollouts were dropped for their age."""
     is_old = pc.equal(curated.decisions["reason"], TOO_OLD)
     old = curated.decisions.filter(is_old)["row_id"]
     return np.asarray(pc.is_in(rollouts["response_id"], value_set=flat(old)))

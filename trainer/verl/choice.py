@@ -37,25 +37,21 @@ _PROGRESS = b"rejuice.progress"
 
 
 def progress_of(schema: pa.Schema) -> float | None:
-    """Return the progress of training at which a stored choice was made; None: it is not known."""
+    """At which a stored choice was made; None: it is not known."""
     found = (schema.metadata or {}).get(_PROGRESS)
     return None if found is None else float(found)
 
 
 class PromptOrder(NamedTuple):
-    """The prompts in the order in which a training step samples them."""
-
     rows: Array  # int64[E], which of all prompts: those that no step has dropped
     curated: Curated  # what the steps made of them
 
 
 def order(prompts: pa.Table, steps: Sequence[Step], context: StepContext) -> PromptOrder:
-    """Return the order in which a training step samples prompts.
+    """The order in which a training step samples prompts, of unique ids and with `prompt_row`.
 
     They come by `choice_rank`. Without one, and where it is equal, the one that was visited longest
     ago comes first, and then a random one.
-
-    `prompts` have unique `prompt_id`, and `prompt_row`.
     """
     curated = curate(steps, prompts)
     kept = curated.table
@@ -97,16 +93,10 @@ class PromptChoice:
         self._ahead: tuple[int, float, PromptOrder] | None = None
 
     def take(self, step: int, n: int, without: Sequence[int] = ()) -> list[int]:
-        """Return the rows of the next prompts that a step samples, from the first at its beginning.
+        """The rows of the next prompts that a step samples, from the first at its beginning.
 
-        They are fewer than n where the recipe's steps have left no more.
-
-        Args:
-            without: rows of prompts that are sampled already, for steps before it.
-
-        Raises:
-            RejuiceError: what a step raised, with its name; the history of a step is missing; or no
-                prompt is left, and none is sampled already.
+        They are fewer than n where the recipe's steps have left no more. Those `without` are
+        sampled already, for steps before it.
         """
         if step != self.step:
             self._progress, found = self._ordered(step)
@@ -124,7 +114,7 @@ class PromptChoice:
         return rows
 
     def used_up(self, step: int) -> str:
-        """Return why no prompt is left for a step; empty if some are."""
+        """Why no prompt is left for a step; empty if some are."""
         _, found = self._ordered(step)
         return "" if len(found.rows) else format_drop_counts(found.curated)
 
@@ -138,7 +128,6 @@ class PromptChoice:
 
     @property
     def taken(self) -> int:
-        """How many prompts the step has taken so far."""
         return len(self._taken)
 
     @property
@@ -146,10 +135,7 @@ class PromptChoice:
         return len(self._left)
 
     def steps(self, number: int, progress: float | None = None) -> tuple[Step, ...]:
-        """The steps of the recipe that choose, for a training step.
-
-        Without `progress` it is by the recipe, whose `steps` may be others now.
-        """
+        """By default the progress is by the recipe, whose number of steps may be another now."""
         context = self._context(number)
         return self._steps(context if progress is None else context._replace(progress=progress))
 
@@ -173,7 +159,7 @@ class PromptChoice:
         self._known = step
 
     def _of_prompts(self, visits: pa.Table) -> pa.Table:
-        """Return the visits of prompts of the run, and which prompts they are of."""
+        """The visits of prompts of the run, and which prompts they are of."""
         row_V = pc.index_in(flat(visits["prompt_id"]), value_set=self._names)
         own = visits.select(VISITS.names).append_column(PROMPT_ROW, row_V.cast(pa.int64()))
         return own.filter(row_V.is_valid())
@@ -194,7 +180,7 @@ class PromptChoice:
         return table.replace_schema_metadata({_PROGRESS: repr(self._progress)})
 
     def figures(self) -> dict[str, float]:
-        """Return the figures of the choice: how many prompts were left, and what was dropped."""
+        """How many prompts were left, and what was dropped."""
         assert self._order is not None
         found = {"eligible": float(len(self._order.rows)), **self._order.curated.figures}
         return {f"choice/{name}": value for name, value in found.items()}
@@ -207,11 +193,6 @@ _EARLIER = "earlier-history.parquet"
 
 
 def write_earlier(run: TrainingRun) -> None:
-    """Copy the visits of the earlier run that the recipe names, if it does.
-
-    Raises:
-        DataError: it has none.
-    """
     file = run.folder / "prompts" / _EARLIER
     file.unlink(missing_ok=True)
     for step in run.split.choosing:
@@ -221,6 +202,5 @@ def write_earlier(run: TrainingRun) -> None:
 
 
 def read_earlier(run: TrainingRun) -> pa.Table:
-    """Return these visits; none if there is no earlier run."""
     file = run.folder / "prompts" / _EARLIER
     return pq.read_table(file) if file.exists() else VISITS.empty_table()

@@ -40,16 +40,9 @@ class TokenCredit(NamedTuple):
 
     @classmethod
     def of(cls, table: pa.Table, lengths: Sequence[Sequence[int]]) -> TokenCredit:
-        """Return the credit of the tokens of each turn of each row.
+        """The credit of the tokens of each turn of N rows that train: each has an advantage.
 
-        Args:
-            table: N rows that train: each has an advantage.
-            lengths: of each row, how many tokens each turn of the policy has; a response is a
-                single turn.
-
-        Raises:
-            DataError: a list has another length than the row has turns or tokens, a weight is
-                negative or not finite, or its product with the advantage is infinite in float32.
+        `lengths` are the tokens of each turn of the policy, of each row; a response is one turn.
         """
         tokens_N = np.array([sum(each) for each in lengths], np.int64)
         advantage_R = _of_turns(table, [len(each) for each in lengths])
@@ -66,7 +59,7 @@ class TokenCredit(NamedTuple):
 
 
 def row_advantages(table: pa.Table) -> NDArray[np.float64]:
-    """Return the advantage of each row, float64[N]; of `turn_advantage`, the mean over turns.
+    """The advantage of each row, float64[N]; of `turn_advantage`, the mean over turns.
 
     nan where there is none, or where one of a turn is missing.
     """
@@ -81,7 +74,7 @@ def row_advantages(table: pa.Table) -> NDArray[np.float64]:
 
 
 def has_signal(table: pa.Table) -> NDArray[np.bool_]:
-    """Return which rows have a gradient, bool[N]: an advantage other than 0 in some turn."""
+    """Which rows have a gradient, bool[N]: an advantage other than 0 in some turn."""
     found_N: NDArray[np.bool_] = np.nan_to_num(row_advantages(table)) != 0
     if "turn_advantage" in table.column_names:
         lists = ItemsOfLists.of(_lists(table, "turn_advantage"))
@@ -90,7 +83,7 @@ def has_signal(table: pa.Table) -> NDArray[np.bool_]:
 
 
 def is_infinite(table: pa.Table) -> NDArray[np.bool_]:
-    """Return which rows have an advantage that is infinite in float32, bool[N], which verl has."""
+    """Which rows have an advantage that is infinite in float32, bool[N], which verl has."""
     with np.errstate(over="ignore"):
         found_N: NDArray[np.bool_] = np.isinf(row_advantages(table).astype(np.float32))
         if "turn_advantage" in table.column_names:
@@ -100,12 +93,7 @@ def is_infinite(table: pa.Table) -> NDArray[np.bool_]:
 
 
 def masked_rows(table: pa.Table) -> NDArray[np.bool_]:
-    """Return which rows have no token that trains, bool[N]: a weight of 0, or 0 for each token.
-
-    Raises:
-        DataError: a weight is negative or not finite, `loss_weight` is above 1, or there is not one
-            weight for each token.
-    """
+    """Which rows have no token that trains, bool[N]: a weight of 0, or 0 for each token."""
     masked_N: NDArray[np.bool_] = loss_weights(table) == 0
     if "token_weight" in table.column_names:
         lists = ItemsOfLists.of(_lists(table, "token_weight"))
@@ -120,11 +108,7 @@ def masked_rows(table: pa.Table) -> NDArray[np.bool_]:
 
 
 def loss_weights(table: pa.Table) -> NDArray[np.float64]:
-    """Return the column `loss_weight`, float64[N]; 1 where it is null or not there.
-
-    Raises:
-        DataError: a weight is not within 0 and 1.
-    """
+    """The column `loss_weight`, float64[N]; 1 where it is null or not there."""
     if "loss_weight" not in table.column_names:
         return np.ones(table.num_rows)
     null_N = np.asarray(flat(table["loss_weight"]).is_null())
@@ -137,7 +121,7 @@ def loss_weights(table: pa.Table) -> NDArray[np.float64]:
 
 
 def _of_turns(table: pa.Table, turns_N: Sequence[int]) -> NDArray[np.float64]:
-    """Return the advantage of each turn of each row, float64[R]."""
+    """The advantage of each turn of each row, float64[R]."""
     advantage_R = np.repeat(row_advantages(table), turns_N)
     if "turn_advantage" not in table.column_names:
         return advantage_R
@@ -155,7 +139,7 @@ def _of_turns(table: pa.Table, turns_N: Sequence[int]) -> NDArray[np.float64]:
 
 
 def _token_weights(table: pa.Table, tokens_N: Array) -> NDArray[np.float64]:
-    """Return the weight of each token of each row, float64[M]; 1 where a row has no weights."""
+    """The weight of each token of each row, float64[M]; 1 where a row has no weights."""
     weight_M = np.ones(int(tokens_N.sum()))
     if "token_weight" not in table.column_names:
         return weight_M
@@ -176,7 +160,6 @@ def _token_weights(table: pa.Table, tokens_N: Array) -> NDArray[np.float64]:
 
 
 def _lists(table: pa.Table, name: str) -> pa.Array:
-    """Return a column of lists of numbers."""
     column = flat(table[name])
     numeric = is_list(column.type) and pa.types.is_primitive(column.type.value_type)
     if not (numeric or pa.types.is_null(column.type)):
@@ -210,11 +193,7 @@ class CreditEstimator:
         self._of_row = {key: each.astype(np.float32) for key, each in pairs}
 
     def _estimate(self, response_mask: Any, index: Any, **_: Any) -> tuple[Any, Any]:
-        """Advantages and returns, float32[N, T], from the mask [N, T] and `uid` of rows [N].
-
-        Raises:
-            KeyError: a row has tokens to train on, and nobody gave it credit.
-        """
+        """Advantages and returns, float32[N, T], from the mask [N, T] and `uid` of rows [N]."""
         import torch
 
         found = torch.zeros(response_mask.shape, dtype=torch.float32)

@@ -78,12 +78,7 @@ def _at(operator: Operator, progress: float) -> Operator:
 
 
 class Curation:
-    """Runs steps on groups as they finish.
-
-    Args:
-        steps: the steps after sampling, in order.
-        pool: threads to run them in.
-    """
+    """Runs steps on groups as they finish."""
 
     def __init__(self, steps: Sequence[Step], pool: ThreadPoolExecutor) -> None:
         barriers = [at for at, s in enumerate(steps) if s.operator.scope is Scope.DATASET]
@@ -133,8 +128,6 @@ def continued(curated: Curated, steps: Sequence[Step]) -> Curated:
 
 
 class _Part(NamedTuple):
-    """What steps made of some groups."""
-
     table: pa.Table
     log: AuditLog
     verdicts: Counter[str]
@@ -159,7 +152,7 @@ class _Part(NamedTuple):
 
 
 def _own_values(step: Step, frame: Frame, change: Change, column: str) -> list[Any]:
-    """Return what a step wrote to the rows that it is about: others have what they had before."""
+    """What a step wrote to the rows that it is about: others have what they had before."""
     written = change.columns[column]
     if step.operator.where is not None and change.parents is None:
         written = written.take(pa.array(matching_rows(step.operator, frame)))
@@ -168,7 +161,7 @@ def _own_values(step: Step, frame: Frame, change: Change, column: str) -> list[A
 
 
 def _curated(parts: Sequence[_Part]) -> Curated:
-    """Return the outcome of all parts; the rows are those of the last."""
+    """The rows are those of the last part."""
     log, verdicts = AuditLog(), Counter[str]()
     for part in parts:
         log.merge(part.log)
@@ -184,7 +177,6 @@ def _curated(parts: Sequence[_Part]) -> Curated:
 
 
 def threads() -> ThreadPoolExecutor:
-    """Return a pool for curations."""
     return ThreadPoolExecutor(_THREADS, thread_name_prefix="rejuice-curation")
 
 
@@ -200,10 +192,7 @@ TRAINING = "training"
 
 
 def drop_rows(curated: Curated, drop_N: Array, reason: str, step: str = TRAINING) -> Curated:
-    """Return the outcome without some rows, which the trainer itself drops for a reason.
-
-    `step` is the name of the step that would drop them, if it is not for the trainer to say.
-    """
+    """Drop rows for a reason of the trainer's own, or of the step that is named."""
     if not drop_N.any():
         return curated
     reasons = drop({reason: drop_N})
@@ -216,7 +205,6 @@ def drop_rows(curated: Curated, drop_N: Array, reason: str, step: str = TRAINING
 
 
 def format_drop_counts(curated: Curated) -> str:
-    """Return the reasons for which rows were dropped, and how many rows each."""
     counts = curated.decisions["reason"].value_counts().to_pylist()
     by_count = sorted(((c["counts"], c["values"]) for c in counts), reverse=True)
     return ", ".join(f"{reason} {count}" for count, reason in by_count) or NO_PROMPT_LEFT
@@ -266,7 +254,7 @@ _LISTING_SHARE = 0.1
 
 
 def poll_interval(waited_s: float, listing_s: float) -> float:
-    """Return seconds until keys are listed again."""
+    """Seconds until keys are listed again."""
     by_delay = min(max(_SHORTEST_S, waited_s * _DELAY_SHARE), _LONGEST_S)
     return max(by_delay, listing_s / _LISTING_SHARE)
 
@@ -298,7 +286,7 @@ class StepValues(NamedTuple):
 
     @classmethod
     def of(cls, step: str, before: Frame, change: Change) -> StepValues | None:
-        """Return what a change writes; None for rows that are no responses, such as prompts."""
+        """What a change writes; None for rows that are no responses, such as prompts."""
         if "response_id" not in before.column_names:
             return None
         ids = before.select(["response_id"])["response_id"]
@@ -319,7 +307,6 @@ class RecordedStep(NamedTuple):
 def values_table(
     rollouts: pa.Table, steps: Sequence[Step], written: Iterable[StepValues]
 ) -> pa.Table:
-    """Return the table of values.parquet."""
     # Where nothing was sampled, rollouts have no columns.
     none = pa.nulls(rollouts.num_rows, pa.string())
     ids = {name: flat(rollouts[name]) if name in rollouts.column_names else none for name in IDS}
@@ -359,7 +346,7 @@ _REWARD, _MISSING = "reward_", "_missing"
 
 
 def missing_figures(values: pa.Table) -> dict[str, float]:
-    """How many rows lack a reward component, as `missing/COMPONENT/REASON`; dropped rows count.
+    """How many rows lack a reward component, as `missing/COMPONENT/REASON`; dropped ones count.
 
     Rows that a component is not meant for lack nothing.
     """

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 def response_figures(
     curated: Curated, rollouts: pa.Table, values: pa.Table, steps: Sequence[Step]
 ) -> dict[str, float]:
-    """Return the figures of responses, for the loggers; `values` is what the steps wrote."""
     table, found = curated.table, dict[str, float]()
     for name in sorted({name for step in steps for name in step.operator.writes()}):
         if name == "reward" or (name.startswith(_REWARD) and not name.endswith(_MISSING)):
@@ -72,7 +71,7 @@ def response_figures(
 
 
 def _mean(table: pa.Table, name: str) -> float | None:
-    """Return the mean of a column of numbers, or of true and false, over the rows that have one."""
+    """The mean of numbers, or of true and false, over the rows that have one."""
     if name not in table.column_names:
         return None
     value_N = np.asarray(flat(table[name]).cast(pa.float64(), safe=False))
@@ -81,14 +80,10 @@ def _mean(table: pa.Table, name: str) -> float | None:
 
 
 def source_figures(rollouts: pa.Table, values: pa.Table) -> dict[str, float]:
-    """Return `source/NAME/pass_rate` and `source/NAME/reward` of each `data_source` of the prompts.
+    """`source/NAME/pass_rate` and `source/NAME/reward` of each `data_source` of the prompts.
 
     They are those of the responses as sampled, as far as they were graded and have a reward. There
     are none where the prompts have no such column, or not some few values in it.
-
-    Args:
-        rollouts: all responses of a step.
-        values: what the steps wrote to them, as `values_table` gives it.
     """
     found = dict[str, float]()
     for name, is_own in few_sources(rollouts).items():
@@ -131,12 +126,9 @@ _REWARD, _MISSING = "reward_", "_missing"
 
 
 def signal_figures(parts: Mapping[str, StepPart]) -> dict[str, float]:
-    """Return the share of the groups sampled that have no signal, for each part that trains.
+    """The share of the groups sampled that have no signal, for each part that trains.
 
     All advantages of such a group are 0, or none of its rows is left to train on.
-
-    Returns:
-        `rejuice/groups_without_signal` and `rejuice/verify/groups_without_signal`.
     """
     found = dict[str, float]()
     for name, part in parts.items():
@@ -151,12 +143,7 @@ def signal_figures(parts: Mapping[str, StepPart]) -> dict[str, float]:
 
 
 def figure_name(part: str, name: str) -> str:
-    """Return the name under which something of a part is logged.
-
-    Example:
-        >>> figure_name("", "samples"), figure_name("verify", "samples")
-        ('rejuice/samples', 'rejuice/verify/samples')
-    """
+    """As `rejuice/samples` and `rejuice/verify/samples`."""
     return "/".join(filter(None, ("rejuice", part, name)))
 
 
@@ -177,8 +164,6 @@ _ENTITIES = str.maketrans({each: f"&#{ord(each)};" for each in string.punctuatio
 
 
 class SampleRow(NamedTuple):
-    """A line of the table."""
-
     step: int  # of training
     prompt: str  # its messages, `role: content`
     response: str  # its text
@@ -191,11 +176,7 @@ class SampleRow(NamedTuple):
 
 
 class SampleTables:
-    """Logs samples at each step that is validated, and at the last one.
-
-    Args:
-        run: the run.
-    """
+    """Logs samples at each step that is validated, and at the last one."""
 
     def __init__(self, run: TrainingRun) -> None:
         self._last = run.config.steps
@@ -234,7 +215,7 @@ class SampleTables:
 
 
 def sample_rows(step: int, part: StepPart) -> list[SampleRow]:
-    """Return rows of some groups, from the greatest spread of rewards to the least.
+    """Rows of some groups, from the greatest spread of rewards to the least.
 
     Groups are at equal distances in that order, which is seeded where spreads are equal; a group
     without rewards comes last. So are the rows of a group, from the best to the worst reward.
@@ -257,7 +238,7 @@ def sample_rows(step: int, part: StepPart) -> list[SampleRow]:
 
 
 def _with_graded(part: StepPart) -> pa.Table:
-    """Return what the steps wrote, and of replayed rows what earlier steps had written."""
+    """What the steps wrote, and of replayed rows what earlier steps had written."""
     values, rollouts = part.values, part.rollouts
     for name in rollouts.column_names if REPLAYED_FROM in rollouts.column_names else ():
         is_grade = name in ("verdict", "reward") or name.startswith(_REWARD)
@@ -336,13 +317,7 @@ def _shown(text: str | None) -> str:
 
 
 def as_markdown(rows: Sequence[SampleRow]) -> str:
-    """Return the table for TensorBoard, whose Markdown knows tables, links and images.
-
-    Example:
-        >>> row = SampleRow(1, "2+2?", "*4*", "4", "correct", "accuracy 1", 1.0, None, "kept")
-        >>> as_markdown([row]).splitlines()[2]
-        '| 1 | 2&#43;2&#63; | &#42;4&#42; | 4 | correct | accuracy 1 | 1 |  | kept |'
-    """
+    """The table for TensorBoard, whose Markdown knows tables, links and images."""
     head = f"| {' | '.join(SampleRow._fields)} |"
     lines = (f"| {' | '.join(map(_cell, row))} |" for row in rows)
     return "\n".join([head, "|---" * len(SampleRow._fields) + "|", *lines])
@@ -366,18 +341,16 @@ class Clock:
 
     @contextmanager
     def __call__(self, on: str) -> Iterator[None]:
-        """Count the time that is spent inside."""
         start = time.thread_time()
         yield
         self._spent[on] = self._spent.get(on, 0.0) + time.thread_time() - start
 
     def add(self, other: Clock) -> None:
-        """Add what another one has counted since its last reading."""
         for name, seconds in other.read().items():
             self._spent[name] = self._spent.get(name, 0.0) + seconds
 
     def read(self) -> dict[str, float]:
-        """Return the time that was spent since the last reading."""
+        """What was spent since the last reading."""
         spent, self._spent = self._spent, {}
         return spent
 
@@ -392,7 +365,7 @@ class UsedCores:
         self._at, self._spent_of = time.perf_counter(), self._spent()
 
     def read(self) -> float:
-        """Return how many were used, on average, since the last reading."""
+        """How many were used, on average, since the last reading."""
         at, spent_of = time.perf_counter(), self._spent()
         spent = sum(spent - self._spent_of.get(pid, 0.0) for pid, spent in spent_of.items())
         seconds, self._at, self._spent_of = at - self._at, at, spent_of
@@ -400,7 +373,7 @@ class UsedCores:
 
     @staticmethod
     def _spent() -> dict[int, float]:
-        """Return the processor seconds of each process so far."""
+        """The processor seconds of each process so far."""
         import psutil
 
         found = dict[int, float]()
@@ -417,13 +390,7 @@ class UsedCores:
 
 
 class StepFiles:
-    """Rollouts, decisions and rewards of each step, as files.
-
-    They are written while the policy is updated.
-
-    Args:
-        run: the run that they belong to; its `keep_rollouts` may be off.
-    """
+    """Rollouts, decisions and rewards of each step, written while the policy is updated."""
 
     def __init__(self, run: TrainingRun) -> None:
         self._run = run
@@ -431,11 +398,7 @@ class StepFiles:
         self._written: Future[None] | None = None
 
     def keep(self, step: int, part: str, tables: Mapping[str, pa.Table], recipe: str) -> None:
-        """Write a step's folder; a step that is done again after a resume replaces it.
-
-        Raises:
-            OSError: the files of the step before could not be written.
-        """
+        """Write a step's folder; a step that is done again after a resume replaces it."""
         if not self._run.config.keep_rollouts:
             return
         self.wait()
@@ -446,23 +409,18 @@ class StepFiles:
         self._written = self._writer.submit(_write, folder, marked, recipe)
 
     def wait(self) -> None:
-        """Wait until the last step is written.
-
-        Raises:
-            OSError: it could not be written.
-        """
+        """Wait until the last step is written; what failed is raised."""
         if self._written:
             self._written.result()
 
     def validate(self, step: int, name: str, table: pa.Table) -> None:
-        """Write the responses to the prompts of a validation set."""
         folder = self._run.folder / "validations"
         folder = folder if name == ONE_SET else folder / name
         folder.mkdir(parents=True, exist_ok=True)
         pq.write_table(self._kept("", table), folder / f"{step:06d}.parquet")
 
     def _kept(self, name: str, table: pa.Table) -> pa.Table:
-        """Return a table as it is written: with helper columns where an export has them.
+        """With helper columns where an export has them.
 
         Rollouts are what the step's recipe begins with, and keep those of their prompts; values
         are read by what repeats the steps.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, compress
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from ...operators.errors import DataError
 from ...operators.groups import Array, Groups, hash_each
 from ...operators.operator import Scope
 from ...pipelines.recipe.steps import GROUP_OF_ONE, Step, compares_group
+from ..run import UPDATE
 from .advantage import TrajectoryKey
 from .credit import TokenCredit, is_infinite, masked_rows, row_advantages
 from .curation import (
@@ -29,7 +31,6 @@ from .curation import (
     format_drop_counts,
     missing_figures,
 )
-from .outcome import NO_SIGNAL, Outcome
 from .trajectories import Rollouts, TrainedRows, plain, write
 
 TOKENS = "response_token_ids"
@@ -62,11 +63,7 @@ class QueuedGroups:
             self._rows_of.setdefault(key.first, []).append(key)
 
     def keys(self, table: pa.Table) -> list[list[TrajectoryKey]]:
-        """Return the rows of TransferQueue that each row of the table has there, by turn.
-
-        Raises:
-            DataError: a row has none, or two rows have the same one.
-        """
+        """The rows of TransferQueue that each row of the table has there, by turn."""
         if not table.num_rows:
             return []  # It may have no columns.
         ids = table["response_id"].to_pylist()
@@ -85,10 +82,7 @@ class QueuedGroups:
 class PendingGroups(QueuedGroups):
     """The groups of a step that are finished so far, while others are still sampled.
 
-    Args:
-        curation: runs the recipe's steps on the groups.
-        read: fetches the trajectories of some rows of TransferQueue.
-        n: how many trajectories of a prompt were requested.
+    Of each prompt n trajectories were requested.
     """
 
     def __init__(
@@ -105,13 +99,11 @@ class PendingGroups(QueuedGroups):
         self._parts: list[Rollouts] = []
 
     def fail(self, prompts: int, rows: Sequence[int] = ()) -> None:
-        """Count prompts that have no responses, and note which they are, where it is known."""
         self.failed += prompts
         self.ended += prompts
         self.failed_rows += rows
 
     def check(self) -> None:
-        """Raise now what a step has raised so far, instead of when the last group is finished."""
         self._curation.check()
 
     def add(self, uids: set[str], tags: Mapping[TrajectoryKey, dict[str, Any]]) -> None:
@@ -161,7 +153,6 @@ class ValidationGroups:
 
     @property
     def ended(self) -> int:
-        """How many prompts have ended, failed ones included."""
         return self.failed + sum(each.ended for each in self.of_splits.values())
 
     def fail(self, prompts: int, rows: Sequence[int] = ()) -> None:
@@ -184,7 +175,6 @@ class ValidationGroups:
 
 
 def number_of_groups(table: pa.Table) -> int:
-    """Return how many prompts the rows belong to."""
     return len(Groups.of(table).starts_G)
 
 
@@ -233,7 +223,6 @@ def drop_excess_groups(
     """Drop whole groups in a seeded random order, if there are more than wanted.
 
     What gives credit runs again, on the groups that stay: the others have none on file.
-
     `trainable` are rows that can train, and `curated` those of them that have credit.
     """
     prompt_ids_G = curated.table["prompt_id"].unique()
@@ -258,7 +247,6 @@ def drop_excess_groups(
 
 
 def _is_of(curated: Curated, prompt_ids: pa.Array) -> Array:
-    """Return which rows are of one of some prompts, bool[N]."""
     return np.asarray(pc.is_in(curated.table["prompt_id"], prompt_ids))
 
 
@@ -294,7 +282,7 @@ def trained_rows(
     turns: Sequence[Sequence[TrajectoryKey]],
     tags: Mapping[TrajectoryKey, Mapping[str, Any]],
 ) -> TrainedRows:
-    """Return the rows of TransferQueue that train, those of a trajectory next to each other.
+    """The rows of TransferQueue that train, those of a trajectory next to each other.
 
     A turn of which each token is masked does not train. Each row of the table has its rows in
     TransferQueue, by turn.
@@ -319,8 +307,7 @@ def trained_rows(
 def release_validation(groups: PendingGroups, table: pa.Table, score: str) -> list[TrajectoryKey]:
     """Write scores of validated responses to TransferQueue, and clear all others from it.
 
-    Returns:
-        The keys of the rows: of a trajectory, that of its last turn.
+    Of a trajectory the key is that of its last turn.
     """
     keys = [turns[-1] for turns in groups.keys(table)]
     if keys:
@@ -338,9 +325,42 @@ def clear_others(groups: QueuedGroups, keys: Iterable[TrajectoryKey], partition:
 
 
 def tokens_sampled(parts: Iterable[StepPart]) -> int:
-    """Count the tokens of some parts of a step, dropped rows included."""
+    """Dropped rows included."""
     lengths = [pc.list_value_length(part.rollouts[TOKENS]) for part in parts]
     return sum(pc.sum(each).as_py() or 0 for each in lengths)
+
+
+# --- What came of a step ----------------------------------------------------------------
+
+
+class Outcome(NamedTuple):
+    """What came of a step, of which too many alike in a row end training."""
+
+    kind: Literal["trained", "no_signal", "outage", "nan"]  # all but the first leave the policy
+    why: str = ""  # it did not train
+    right: str = ""  # what to do, if training ends by it
+
+
+TRAINED = Outcome("trained")
+NO_SIGNAL = Outcome(
+    "no_signal",
+    "no group has a signal",
+    "take harder prompts if all responses are right, and easier ones if none is",
+)
+
+
+def not_finite(figures: Mapping[str, Any], learning_rate: float) -> Outcome | None:
+    """The outcome of a step whose gradient or loss is no number; None where they are."""
+    found = [name for name in UPDATE if not math.isfinite(figures.get(name, 0.0))]
+    if not found:
+        return None
+    return Outcome(
+        "nan",
+        f"{' and '.join(name.removeprefix('actor/') for name in found)} is nan or infinite: no "
+        "update was made, and no checkpoint saved",
+        f"go back to one before, with a learning_rate below {learning_rate:g}, or look for "
+        "rewards and weights that are too large",
+    )
 
 
 _NO_SIGNAL = frozenset({"too_easy", "too_hard", "no_reward_spread"})
@@ -357,7 +377,7 @@ def skip_of(step: int, parts: Mapping[str, StepPart], sampler: str) -> Outcome:
 
 
 def _lacks_signal(parts: Mapping[str, StepPart]) -> bool:
-    """Return whether no row of a step can train because groups are all right or all wrong.
+    """Whether no row of a step can train because groups are all right or all wrong.
 
     Either a filter has dropped them for it, or no answer gives a verification prompt. Where other
     reasons have left nothing, it is an error.
@@ -393,7 +413,6 @@ def _mostly_without_signal(part: StepPart) -> bool:
 
 
 def _nothing_to_train_on(step: int, parts: Mapping[str, StepPart], sampler: str) -> DataError:
-    """The error of a step in which no row can train; `sampler` names the step that samples."""
     found = f"step {step}: no group is left to train on"
     judged = parts.get("verify")
     if judged is None:

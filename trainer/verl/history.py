@@ -45,17 +45,11 @@ FILE = "history.parquet"
 
 
 def write_history(folder: Path, table: pa.Table) -> None:
-    """Write the history of a step, whole or not at all, with checksums."""
     with written(folder / FILE) as temporary:
         pq.write_table(table, temporary, write_page_checksum=True)
 
 
 def read_history(run: TrainingRun, step: int) -> pa.Table:
-    """Return the history of a step.
-
-    Raises:
-        DataError: its file is missing or damaged.
-    """
     file = run.step_folder(step) / FILE
     right = "prompts are chosen by the history of all steps: put the file back, or begin anew"
     try:
@@ -68,13 +62,10 @@ def read_history(run: TrainingRun, step: int) -> pa.Table:
 
 
 def history_of(step: int, part: StepPart, taken: pa.ChunkedArray | None = None) -> pa.Table:
-    """Return the history of a step, a row for each prompt in the order of the rollouts.
+    """A row for each prompt in the order of the rollouts.
 
-    Args:
-        step: its number.
-        part: its answers.
-        taken: the ids of all prompts that were sampled; those that have no response are visits,
-            too. None: they are not known.
+    `taken` are the ids of all prompts that were sampled: those that have no response are visits,
+    too. None: they are not known.
     """
     rollouts, values, trained = part.rollouts, part.values, part.trained
     found = _of_rollouts(step, rollouts, values, trained, part.curated.decisions)
@@ -130,7 +121,7 @@ def _known(values_G: Array) -> pa.Array:
 
 
 def _first(table: pa.Table, name: str, groups: Groups) -> pa.Array:
-    """Return what the first row of each group has in a column; null without such a column."""
+    """What the first row of each group has in a column; null without such a column."""
     kind = HISTORY.field(name).type
     has = name in table.column_names and is_text(table[name].type) == is_text(kind)
     if not has:
@@ -141,7 +132,7 @@ def _first(table: pa.Table, name: str, groups: Groups) -> pa.Array:
 def _reasons(
     rollouts: pa.Table, groups: Groups, trained_G: list[int], decisions: pa.Table
 ) -> list[str | None]:
-    """Return the reason of most rows of each prompt of which none trained."""
+    """The reason of most rows of each prompt of which none trained."""
     ids = flat(rollouts["response_id"])
     row_N = pc.index_in(flat(decisions["row_id"]), value_set=ids)
     found: dict[int, Counter[str]] = defaultdict(Counter)

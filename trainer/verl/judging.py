@@ -36,8 +36,6 @@ _FILE = "answers.arrow"
 
 
 class QueuedAnswers(NamedTuple):
-    """Answers to be judged."""
-
     table: pa.Table  # rows of a prompt are adjacent; those of the newest step come first
     stale: int = 0  # how many answers were dropped because they are too old
     repeated: int = 0  # how many, because the prompt got the same one at a later step
@@ -47,8 +45,6 @@ class QueuedAnswers(NamedTuple):
 
 
 class AnswerQueue:
-    """The answers of a run that are still to be judged."""
-
     def __init__(self, run: TrainingRun) -> None:
         self._run = run
 
@@ -103,7 +99,6 @@ class AnswerQueue:
 
 
 def _drop_repeated_ids(table: pa.Table) -> pa.Table:
-    """Drop rows whose id occurred before."""
     first = dict[str, int]()
     for row, name in enumerate(table["response_id"].to_pylist()):
         first.setdefault(name, row)
@@ -137,8 +132,6 @@ _OF_ANSWER = (SAMPLED_AT, "policy_version")
 
 
 class VerificationPrompts(NamedTuple):
-    """Prompts that ask the policy to judge answers."""
-
     prompts: pa.Table  # a row and a group each, with the step and the policy version of the answer
     decisions: pa.Table  # about those that were dropped
     figures: dict[str, float]  # how many answers and prompts there were, and of what age
@@ -203,10 +196,7 @@ def verl_batch(
 def judgement_figures(
     curated: Curated, rollouts: pa.Table, values: pa.Table, steps: Sequence[Step]
 ) -> dict[str, float]:
-    """The figures of judgements, for the loggers: those of responses, and how many are right.
-
-    They are of all judgements that were sampled, whatever the steps have dropped since.
-    """
+    """The figures of all judgements that were sampled, whatever the steps have dropped since."""
     found = response_figures(curated, rollouts, values, steps)
     if not rollouts.num_rows or "judgement" not in values.column_names:
         return found
@@ -214,16 +204,11 @@ def judgement_figures(
 
 
 def accuracy_figures(labels_N: pa.ChunkedArray, judgements_N: pa.ChunkedArray) -> dict[str, float]:
-    """Return how many judgements are right, are Yes, and cannot be read.
+    """How many judgements are right, are Yes, and cannot be read.
 
     `accuracy` is balanced: the mean of the shares that are right among those that should be Yes
     and among those that should be No, if there are both; a judgement that cannot be read is wrong.
     A policy that always gives the same judgement has 0.5.
-
-    Example:
-        >>> labels = pa.chunked_array([["Yes", "Yes", "Yes", "No"]])
-        >>> accuracy_figures(labels, pa.chunked_array([["Yes", "Yes", "Yes", "Yes"]]))
-        {'accuracy': 0.5, 'says_yes': 1.0, 'malformed': 0.0}
     """
     right_N = _true(pc.equal(judgements_N, labels_N))
     parts = [right_N[_true(pc.equal(labels_N, label))] for label in ("Yes", "No")]
@@ -242,7 +227,7 @@ def _true(mask: pa.ChunkedArray) -> Array:
 
 
 def _of_answers(prompts: pa.Table, answers: pa.Table) -> pa.Table:
-    """Return prompts with those columns of the answers they are about that the answers have."""
+    """Prompts with those columns of the answers they are about that the answers have."""
     rows = pc.index_in(prompts["judged_response_id"], answers["response_id"])
     for name in _OF_ANSWER:
         if name not in answers.column_names:

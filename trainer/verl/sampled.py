@@ -10,31 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from ...operators.agents.trajectory import Trajectory, TrajectoryGroup
 from ...operators.sampling.protocol import Group, Sample
 from ..run import AHEAD_FOLDER
-
-AnyGroup = Group | TrajectoryGroup
-
-
-class StoredGroup(NamedTuple):
-    """A group, and the step at which it was requested."""
-
-    step: int
-    group: AnyGroup
+from .trajectories import AnyGroup
 
 
 class SampledGroups:
-    """The files of a run.
-
-    Args:
-        run: its folder.
-    """
-
     def __init__(self, run: Path) -> None:
         self._folder = run / AHEAD_FOLDER
         self._folder.mkdir(exist_ok=True)
@@ -49,15 +35,15 @@ class SampledGroups:
         )
         temporary.replace(file)
 
-    def find(self, uid: str, prompt_id: str) -> StoredGroup | None:
-        """Return the group of a prompt; None if there is none, or one of another prompt."""
+    def find(self, uid: str, prompt_id: str) -> tuple[int, AnyGroup] | None:
+        """A group, and the step at which it was requested; None: none is of this prompt."""
         try:
             found = orjson.loads(self._file(uid).read_bytes())
         except FileNotFoundError:
             return None
         if found["prompt_id"] != prompt_id:
             return None
-        return StoredGroup(found["step"], _group(found))
+        return found["step"], _group(found)
 
     def uids(self) -> list[str]:
         return [file.stem for file in self._folder.glob("*.json")]

@@ -72,6 +72,9 @@ from .figures import (
     signal_figures,
 )
 from .groups import (
+    NO_SIGNAL,
+    TRAINED,
+    Outcome,
     PendingGroups,
     StepPart,
     ValidationGroups,
@@ -79,6 +82,7 @@ from .groups import (
     drop_excess_groups,
     drop_untrainable,
     give_credit,
+    not_finite,
     number_of_groups,
     release_validation,
     skip_of,
@@ -86,10 +90,8 @@ from .groups import (
 )
 from .history import history_of, write_history
 from .judging import AnswerQueue, VerificationPrompts
-from .outcome import NO_SIGNAL, TRAINED, Outcome, not_finite
-from .replay import StoredGroups
-from .replayed import put_rows, replayable, replayed_figures, with_logprobs
-from .trajectories import TrainedRows, read, read_trajectories, write_logprobs, write_trained
+from .replay import StoredGroups, put_rows, replayable, replayed_figures, with_logprobs
+from .trajectories import TrainedRows, read, write_logprobs, write_trained
 from .verl_trainer import SKIPS, StepSkippedError, VerlTrainer, skipped
 
 _PATIENCE = 3  # steps in a row without an update by an outage, such as a tool's
@@ -115,7 +117,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             self.choice = PromptChoice(self.run) if split.choosing else None
             self._credit = CreditEstimator()
             self._credit.register()
-        self._read = read if split.agents is None else read_trajectories
         self.trainer = VerlTrainer(self.refill_fn, self._is_stopped)
         self._cores = UsedCores() if self.run.config.profile == "cpu" else None
         self.trainer.end_steps(self._end_step)
@@ -133,11 +134,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         self.in_a_row = 0  # steps with this outcome; 0: this process has ended none yet
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> _Batch:
-        """The trajectories to train on, or to validate on, once their groups are complete.
-
-        Raises:
-            StepSkippedError: no group has a signal; `VerlTrainer` leaves the update out.
-        """
+        """Groups without a signal raise a StepSkippedError: `VerlTrainer` leaves the update out."""
         with errors_recorded(self.run.folder):
             self._set_loss()
             if partition_id == "val":
@@ -234,7 +231,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         self.trainer.end_after(step)
 
     def _is_stopped(self) -> bool:
-        """Return whether Ctrl-C has come; then the files of the last step are written."""
+        """Whether Ctrl-C has come; then the files of the last step are written."""
         if stopped := self.run.stop_file.exists():
             self.files.wait()
         return stopped
@@ -287,23 +284,24 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         step: int | None = None,
         **sampling: Any,
     ) -> PendingGroups:
-        """Return the groups of some prompts, of which there are none yet.
+        """The groups of some prompts, of which there are none yet.
 
         `sampling` has the sampling parameters that differ from those of the run, and `step` is the
         one that trains on responses of several ages.
         """
         fetch = partial(
-            self._read,
+            read,
             partition=partition,
             prompts=prompts,
             policy=self._policy,
             sampling=self._sampling._replace(**sampling),
             step=step,
+            of_agents=self.run.split.agents is not None,
         )
         return PendingGroups(Curation(steps, self._pool), fetch, n)
 
     def groups_of(self, number: int, clock: Clock) -> PendingGroups:
-        """Return the groups of a step as far as they were read ahead, which `clock` has counted."""
+        """The groups of a step as far as they were read ahead, which `clock` has counted."""
         found, self._next = self._next, None
         if found is not None and found.step == number:
             return found.take(clock)
@@ -315,7 +313,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         return self.pending("train", run.prompts("train"), grading, run.split.rollout.n, step)
 
     def steps_at(self, number: int) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-        """Return the steps that grade the answers of a step, and those that give credit."""
+        """The steps that grade the answers of a step, and those that give credit."""
         return grading_and_credit(at_progress(self.run.split.after, self.run.progress(number)))
 
     def wait_for(
@@ -326,10 +324,9 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         clock: Clock,
         among: set[str] | None = None,
     ) -> float:
-        """Wait until so many groups have ended; the recipe starts on those that are finished.
+        """Wait until so many groups have ended; seconds that it took.
 
-        Returns:
-            The seconds that it took.
+        The recipe starts on those that are finished.
         """
         start = time.perf_counter()
         ahead = self.ahead if partition == "train" else None
@@ -576,7 +573,7 @@ class TrainingStep:
         return trainable._replace(table=table), rollouts
 
     def _left(self, curated: Curated, wanted: int) -> tuple[int, int]:
-        """Return how many groups there are to train on, and how many there should be.
+        """How many groups there are to train on, and how many there should be.
 
         Where only judgements train, each verification prompt will be a group.
         """
@@ -627,19 +624,19 @@ class TrainingStep:
         if not table.num_rows:
             return
         stored = put_rows(table, self.number, SAMPLED_LOGPROBS)
-        batch = _batch("train", stored.keys, stored.groups.tags)
+        batch = _batch("train", [*stored.tags], stored.tags)
         self._buffer.trainer.end_sampling()
         start = time.perf_counter()
         table = with_logprobs(table, self._buffer.trainer.log_probs(batch))
         seconds = time.perf_counter() - start
-        clear_others(stored.groups, (), "train")
+        clear_others(stored, (), "train")
         keeps = selector.model_copy(update={"keep": missing})
         credit = (self._credit[0]._replace(operator=keeps), *self._credit[1:])
         curated = give_credit(curate((), table), credit)
         # Anew: of rows in TransferQueue, all have the same fields.
         queued = put_rows(curated.table, self.number, POLICY_LOGPROBS)
         values = values_table(table, credit, curated.written)
-        part = StepPart(queued.groups, table, curated, values, credit, True)
+        part = StepPart(queued, table, curated, values, credit, True)
         trained = sum(each.trained.num_rows for each in (*self.parts.values(), part))
         self._add(REPLAYED, part, {**replayed_figures(part, trained), "seconds": seconds})
 
@@ -745,7 +742,7 @@ def _counted(number: int, what: str) -> str:
 def _batch(
     partition: str, keys: list[TrajectoryKey], tags: Mapping[TrajectoryKey, dict[str, Any]]
 ) -> KVBatchMeta:
-    """Return rows of TransferQueue as verl's trainer reads them."""
+    """As verl's trainer reads rows of TransferQueue."""
     return KVBatchMeta(
         partition_id=partition, keys=list(map(str, keys)), tags=[tags[key] for key in keys]
     )

@@ -6,7 +6,7 @@ as `Rollouts` once a group is complete, and gets its rewards back there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,8 +36,6 @@ from .advantage import WEIGHT, TrajectoryKey, turn_weights
 
 
 class Slot(NamedTuple):
-    """Where the responses to a prompt go."""
-
     uid: str  # the prompt's key in TransferQueue
     fields: dict[str, Any]  # of the prompt's row that verl reads again with each response
 
@@ -51,6 +49,7 @@ class Slot(NamedTuple):
         return str(self.fields["extra_info"].get("split", ""))
 
 
+AnyGroup = Group | TrajectoryGroup
 OwnSettings = dict[str, Any]
 """Sampling parameters by name, as far as they differ from the trainer's."""
 
@@ -88,7 +87,6 @@ TRAJECTORY = "trajectory"
 
 
 def prompt_batch(prompts: Any) -> PromptBatch:
-    """Return the prompts of verl's TensorDict."""
     partition = "val" if plain(prompts.get("validate", None)) else "train"
     read = {name: _column(prompts, name) for name in _READ[partition]}
     slots = [
@@ -109,7 +107,7 @@ def prompt_batch(prompts: Any) -> PromptBatch:
 
 
 def own_settings(extra_info: Mapping[str, Any]) -> OwnSettings:
-    """Return the sampling parameters that a prompt has of its own, by their names in `Settings`.
+    """The sampling parameters that a prompt has of its own, by their names in `Settings`.
 
     Prompts of the dataset have none; those of validation sets and verification prompts do.
     """
@@ -118,96 +116,62 @@ def own_settings(extra_info: Mapping[str, Any]) -> OwnSettings:
 
 
 def put(
-    groups: Iterable[tuple[Slot, Group]],
+    groups: Iterable[tuple[Slot, AnyGroup]],
     partition: str,
     step: int,
     rewards: Sequence[Sequence[float]] | None = None,
 ) -> dict[TrajectoryKey, dict[str, Any]]:
-    """Put finished groups; return the tags of their rows."""
-    rows, uids = _QueueRows(partition, step), list[str]()
-    for at, (slot, group) in enumerate(groups):
-        for k, sample in enumerate(group.samples):
-            turn = Turn(
-                POLICY,
-                prompt_token_ids=group.prompt_token_ids,
-                token_ids=sample.token_ids,
-                logprobs=sample.logprobs,
-            )
-            fields: dict[str, Any] = {"num_turns": 2, "extra_fields": {"reward_extra_info": {}}}
-            if rewards is not None:
-                fields["rm_scores"] = _on_last_token(turn, rewards[at][k])
-            rows.add(TrajectoryKey(slot.uid, k), slot, turn, group.version, fields)
-        uids.append(slot.uid)
-    rows.put(uids)
-    return rows.tags
+    """Put finished groups; the tags of their rows.
 
-
-def put_trajectories(
-    groups: Iterable[tuple[Slot, TrajectoryGroup]],
-    partition: str,
-    step: int,
-    rewards: Sequence[Sequence[float]] | None = None,
-) -> None:
-    """Put finished groups of agents: a row for each turn of the policy.
-
-    The first row has the trajectory itself, as JSON. A trajectory in which the policy did nothing
-    has one row, of a token that never trains.
+    A response is a row, and so is each turn of the policy in a trajectory, of which the first has
+    the trajectory itself, as JSON. A trajectory in which the policy did nothing has one row, of a
+    token that never trains.
     """
-    rows, uids = _QueueRows(partition, step), list[str]()
+    rows, tags = list[dict[str, Any]](), dict[TrajectoryKey, dict[str, Any]]()
+    uids = list[str]()
     for nth, (slot, group) in enumerate(groups):
-        for k, trajectory in enumerate(group.trajectories):
-            for at, turn in enumerate(trajectory.actions or (NO_ACTION,)):
-                stored = "" if at else trajectory.to_json().decode()
-                fields: dict[str, Any] = {
-                    "num_turns": 1 + len(trajectory.turns),
-                    "extra_fields": {
-                        "reward_extra_info": {},
-                        TRAJECTORY: stored,
-                        TOOL_SECONDS: trajectory.tool_seconds,
-                    },
-                }
-                if rewards is not None:
-                    fields["rm_scores"] = _on_last_token(turn, rewards[nth][k])
-                rows.add(TrajectoryKey(slot.uid, k, at), slot, turn, group.version, fields)
         uids.append(slot.uid)
-    rows.put(uids)
+        for k, (actions, turns, trajectory) in enumerate(_sessions(group)):
+            for at, action in enumerate(actions):
+                row = _row(slot, action)
+                row["num_turns"] = turns
+                row["extra_fields"] = {"reward_extra_info": {}}
+                if trajectory is not None:
+                    row["extra_fields"] |= stored_fields(trajectory, at)
+                if rewards is not None:
+                    row["rm_scores"] = torch.zeros(len(row["responses"]))
+                    row["rm_scores"][-1] = rewards[nth][k]
+                rows.append(row)
+                tags[TrajectoryKey(slot.uid, k, at)] = _tag(step, group.version, row)
+    tq.kv_batch_put(
+        keys=list(map(str, tags)),
+        partition_id=partition,
+        fields=list_of_dict_to_tensordict(rows),
+        tags=list(tags.values()),
+    )
+    # Last, so that a group that is marked as finished is complete.
+    tq.kv_batch_put(keys=uids, partition_id=partition, tags=[{"status": "finished"}] * len(uids))
+    return tags
 
 
 NO_ACTION = Turn(POLICY, "", (0,), (0,), (0.0,))
 
 
-class _QueueRows:
-    """Rows for TransferQueue."""
-
-    def __init__(self, partition: str, step: int) -> None:
-        self._partition, self._step = partition, step
-        self._fields = list[dict[str, Any]]()
-        self.tags: dict[TrajectoryKey, dict[str, Any]] = {}
-
-    def add(
-        self, key: TrajectoryKey, slot: Slot, turn: Turn, version: int, fields: Mapping[str, Any]
-    ) -> None:
-        prompt = torch.tensor(turn.prompt_token_ids)
-        response = torch.tensor(turn.token_ids)
-        mask = torch.zeros_like(response) if turn is NO_ACTION else torch.ones_like(response)
-        sampled = _fields(slot, prompt, response, mask, torch.tensor(turn.logprobs))
-        self._fields.append({**sampled, **fields})
-        self.tags[key] = _tag(self._step, version, len(prompt), len(response))
-
-    def put(self, uids: Sequence[str]) -> None:
-        """Put them, and mark their prompts as finished."""
-        fields, partition = list_of_dict_to_tensordict(self._fields), self._partition
-        keys, tags = list(map(str, self.tags)), list(self.tags.values())
-        tq.kv_batch_put(keys=keys, partition_id=partition, fields=fields, tags=tags)
-        # Last, so that a group that is marked as finished is complete.
-        done = [{"status": "finished"}] * len(uids)
-        tq.kv_batch_put(keys=list(uids), partition_id=partition, tags=done)
+def _sessions(group: AnyGroup) -> Iterator[tuple[Sequence[Turn], int, Trajectory | None]]:
+    """The turns of the policy in each response or trajectory, and how many turns there are."""
+    if isinstance(group, TrajectoryGroup):
+        for each in group.trajectories:
+            yield each.actions or (NO_ACTION,), 1 + len(each.turns), each
+        return
+    for sample in group.samples:
+        ids, logprobs = sample.token_ids, sample.logprobs
+        yield (Turn(POLICY, None, group.prompt_token_ids, ids, logprobs),), 2, None
 
 
-def _on_last_token(turn: Turn, reward: float) -> torch.Tensor:
-    scores = torch.zeros(len(turn.token_ids or ()))
-    scores[-1] = reward
-    return scores
+def stored_fields(trajectory: Trajectory, at: int) -> dict[str, Any]:
+    """What the row of a turn has of its trajectory."""
+    stored = "" if at else trajectory.to_json().decode()
+    return {TRAJECTORY: stored, TOOL_SECONDS: trajectory.tool_seconds}
 
 
 def fail(slots: Sequence[Slot], partition: str) -> None:
@@ -217,7 +181,7 @@ def fail(slots: Sequence[Slot], partition: str) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """Return what `ray.get` raised for a call of an actor, as one line."""
+    """What `ray.get` raised for a call of an actor, as one line."""
     if isinstance(error, ray.exceptions.OutOfMemoryError):
         return "its process was killed; the machine is out of memory"
     if isinstance(error, ray.exceptions.ActorUnavailableError):
@@ -230,13 +194,9 @@ def reason_of(error: Exception) -> str:
     return " ".join(str(cause).split()) or type(cause).__name__
 
 
-def _fields(
-    slot: Slot,
-    prompt: torch.Tensor,
-    response: torch.Tensor,
-    mask: torch.Tensor,
-    logprobs: torch.Tensor,
-) -> dict[str, Any]:
+def _row(slot: Slot, turn: Turn) -> dict[str, Any]:
+    prompt, response = torch.tensor(turn.prompt_token_ids), torch.tensor(turn.token_ids)
+    mask = torch.zeros_like(response) if turn is NO_ACTION else torch.ones_like(response)
     both = torch.cat((prompt, response))
     return {
         **slot.fields,
@@ -245,13 +205,14 @@ def _fields(
         "responses": response,
         "response_mask": mask,
         "loss_mask": mask,
-        "rollout_log_probs": logprobs,
+        "rollout_log_probs": torch.tensor(turn.logprobs),
         "input_ids": both,
         "position_ids": torch.arange(len(both)),
     }
 
 
-def _tag(step: int, version: int, prompt: int, response: int) -> dict[str, Any]:
+def _tag(step: int, version: int, row: Mapping[str, Any]) -> dict[str, Any]:
+    prompt, response = len(row["prompts"]), len(row["responses"])
     return {
         "status": "success",
         "prompt_len": prompt,
@@ -269,12 +230,11 @@ def _column(batch: Any, name: str) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value without TensorDict's wrapper, if it has one."""
+    """Without TensorDict's wrapper, if it has one."""
     return getattr(value, "data", value)
 
 
 # --- Finished groups as a table of the row contract, and rewards on the way back ------
-# Trajectories of verl as a table of the row contract, and rewards on the way back to verl.
 
 _TOKENS = {
     "prompt_token_ids": "prompts",
@@ -291,75 +251,58 @@ def read(
     policy: Policy,
     sampling: Sampling,
     step: int | None = None,
+    *,
+    of_agents: bool = False,
 ) -> Rollouts:
-    """Fetch the responses of whole groups.
+    """Fetch the responses, or trajectories, of whole groups, by their prompts and sessions.
 
-    Args:
-        tags: those of their rows in TransferQueue.
-        partition: where they are.
-        prompts: all of the run.
-        policy: that samples.
-        sampling: how.
-        step: that trains on responses of several ages; None: all are by the current policy.
-
-    Returns:
-        Rows in the order of their prompts and sessions.
+    `tags` are those of their rows in TransferQueue, `prompts` all of the run. `step` is the one
+    that trains on responses of several ages; None: all are by the current policy.
     """
-    data, order_N, rollouts = _fetch(list(tags), partition, [*_TOKENS.values()], prompts)
+    keys = [key for key in tags if key == key.first]
+    wanted = ["extra_fields"] if of_agents else [*_TOKENS.values()]
+    data = tq.kv_batch_get(
+        keys=list(map(str, keys)),
+        partition_id=partition,
+        select_fields=[*wanted, "extra_info"],
+    )
+    index_N = np.array([plain(each)["index"] for each in data["extra_info"]], np.int64)
+    session_N, uid_N = np.array([key.session for key in keys]), np.array([key.uid for key in keys])
+    order_N = np.lexsort((session_N, uid_N, index_N))
+    columns = _trajectories(data, order_N) if of_agents else _responses(data, order_N, policy)
+    keys, index_N = [keys[row] for row in order_N], index_N[order_N]
+    rows = prompts.take(pa.array(index_N))
+    return Rollouts(keys, index_N, _with_columns(keys, rows, columns, tags, policy, sampling, step))
+
+
+def _responses(data: TensorDict, order_N: Array, policy: Policy) -> dict[str, Any]:
     tokens = {name: _lists(data[field]).take(pa.array(order_N)) for name, field in _TOKENS.items()}
-    ended, texts = _texts(policy, tokens["response_token_ids"].to_pylist())
-    columns = {
-        "response": texts,
-        "finish_reason": ["stop" if end else "length" for end in ended],
-        **tokens,
-    }
-    return _with_columns(rollouts, columns, tags, policy, sampling, step)
+    ids = tokens["response_token_ids"].to_pylist()
+    ended = [each[-1] in policy.end_token_ids if each else False for each in ids]
+    bare = [each[:-1] if end else each for each, end in zip(ids, ended, strict=True)]
+    texts = policy.tokenizer.batch_decode(bare, clean_up_tokenization_spaces=False)
+    reasons = ["stop" if end else "length" for end in ended]
+    return {"response": texts, "finish_reason": reasons, **tokens}
 
 
-def read_trajectories(
-    tags: Mapping[TrajectoryKey, dict[str, Any]],
-    partition: str,
-    prompts: pa.Table,
-    policy: Policy,
-    sampling: Sampling,
-    step: int | None = None,
-) -> Rollouts:
-    """Fetch the trajectories of agents, one row each, as `read` fetches responses."""
-    firsts = [key for key in tags if key == key.first]
-    data, order_N, rollouts = _fetch(firsts, partition, ["extra_fields"], prompts)
+def _trajectories(data: TensorDict, order_N: Array) -> dict[str, Any]:
     fields = [plain(each) for each in data["extra_fields"]]
     found = [fields[row] for row in order_N]
     columns = columns_of([Trajectory.from_json(each[TRAJECTORY]) for each in found])
-    # Data that were put before this was measured have none.
-    columns[TOOL_SECONDS] = pa.array([each.get(TOOL_SECONDS) for each in found], pa.float64())
-    return _with_columns(rollouts, columns, tags, policy, sampling, step)
-
-
-def _fetch(
-    keys: Sequence[TrajectoryKey], partition: str, fields: Sequence[str], prompts: pa.Table
-) -> tuple[TensorDict, Array, Rollouts]:
-    """Fields of rows; their order by prompt and session; and their prompts, in that order."""
-    names = list(map(str, keys))
-    wanted = [*fields, "extra_info"]
-    data = tq.kv_batch_get(keys=names, partition_id=partition, select_fields=wanted)
-    index_N = np.array([plain(each)["index"] for each in data["extra_info"]], np.int64)
-    session_N = np.array([key.session for key in keys])
-    uid_N = np.array([key.uid for key in keys])
-    order_N = np.lexsort((session_N, uid_N, index_N))
-    rows = prompts.take(pa.array(index_N[order_N]))
-    return data, order_N, Rollouts([keys[row] for row in order_N], index_N[order_N], rows)
+    seconds = [each.get(TOOL_SECONDS) for each in found]
+    return {**columns, TOOL_SECONDS: pa.array(seconds, pa.float64())}
 
 
 def _with_columns(
-    rollouts: Rollouts,
+    keys: Sequence[TrajectoryKey],
+    rows: pa.Table,
     sampled: Mapping[str, Any],
     tags: Mapping[TrajectoryKey, Mapping[str, Any]],
     policy: Policy,
     sampling: Sampling,
     step: int | None,
-) -> Rollouts:
-    """Return prompts with what was sampled to them, and the other columns that sampling writes."""
-    keys, rows = rollouts.keys, rollouts.table
+) -> pa.Table:
+    """Prompts with what was sampled to them, and the other columns that sampling writes."""
     names, responses = rows["prompt_id"].to_pylist(), sampled["response"]
     texts = responses if isinstance(responses, list) else responses.to_pylist()
     parts = zip(names, (str(key.session) for key in keys), texts, strict=True)
@@ -389,13 +332,13 @@ def _with_columns(
         else:
             column = pa.array(column, ROW_CONTRACT.get(name, pa.int64()))
         rows = rows.append_column(name, column)
-    return rollouts._replace(table=rows)
+    return rows
 
 
 def _last_versions(
     keys: Sequence[TrajectoryKey], tags: Mapping[TrajectoryKey, Mapping[str, Any]]
 ) -> list[int | None]:
-    """Return the version of the policy that sampled last in each trajectory."""
+    """The version of the policy that sampled last in each trajectory."""
     found: dict[TrajectoryKey, int] = {}
     for key, tag in tags.items():
         version = tag.get("max_global_steps")
@@ -451,12 +394,8 @@ def write_trained(
 ) -> None:
     """Give rows what the update needs: their own key as `uid`, their rewards and their masks.
 
-    Args:
-        rows: those that train.
-        partition: where they are.
-        updates: of the step, for the loss over turns of trajectories; None: it is not used. The
-            trajectories themselves are removed: verl passes every field to the update.
-        rewards: whether rewards are still to be written.
+    `updates`, of the step, are for the loss over turns of trajectories. The trajectories themselves
+    are removed: verl passes every field to the update.
     """
     lengths_R = np.array([len(mask) for mask in rows.masks], np.int64)
     # By it the estimator finds the credit of a row.
@@ -481,22 +420,14 @@ def _put(keys: Sequence[TrajectoryKey], partition: str, fields: Mapping[str, Any
 
 
 def _nested(values_M: Array, lengths_N: Array, kind: type[np.generic] = np.float32) -> torch.Tensor:
-    """Return values of all tokens, as rows of these lengths."""
+    """Values of all tokens, as rows of these lengths."""
     offsets = torch.from_numpy(np.concatenate(([0], np.cumsum(lengths_N))))
     values = torch.from_numpy(values_M.astype(kind))
     return torch.nested.nested_tensor_from_jagged(values, offsets)
 
 
-def _texts(policy: Policy, ids: list[list[int]]) -> tuple[list[bool], list[str]]:
-    """For each response whether it ended by itself, and its text."""
-    ended = [each[-1] in policy.end_token_ids if each else False for each in ids]
-    bare = [each[:-1] if end else each for each, end in zip(ids, ended, strict=True)]
-    texts: list[str] = policy.tokenizer.batch_decode(bare, clean_up_tokenization_spaces=False)
-    return ended, texts
-
-
 def _lists(nested: Any) -> pa.Array:
-    """Return rows of a nested tensor, list<T>[N]."""
+    """Rows of a nested tensor, list<T>[N]."""
     if isinstance(nested, torch.Tensor) and nested.is_nested:
         offsets = nested.offsets().to(torch.int32).numpy()
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(nested.values().numpy()))

@@ -30,7 +30,7 @@ SKIPS = "skips"
 
 
 def skipped(groups: Sequence[QueuedGroups]) -> KVBatchMeta:
-    """Return the rows of a step that has nothing to train on, for verl to clear.
+    """The rows of a step that has nothing to train on, for verl to clear.
 
     Their prompts are cleared at once: a checkpoint of the step must not have them any more.
     """
@@ -43,8 +43,6 @@ def skipped(groups: Sequence[QueuedGroups]) -> KVBatchMeta:
 
 
 class StepSkippedError(Exception):
-    """A step has nothing to train on."""
-
     def __init__(self, batch: KVBatchMeta, figures: Mapping[str, float]) -> None:
         super().__init__("the step has nothing to train on")
         self.batch, self.figures = batch, figures  # what verl clears, and what is logged
@@ -53,9 +51,7 @@ class StepSkippedError(Exception):
 class VerlTrainer:
     """The trainer to which a replay buffer belongs.
 
-    Args:
-        refill: the trainer's method that verl gives the buffer as `refill_fn`.
-        is_stopped: whether training is to end.
+    `refill` is its method that verl gives the buffer as `refill_fn`.
     """
 
     def __init__(self, refill: Callable[[int], int], is_stopped: Callable[[], bool] = bool) -> None:
@@ -158,10 +154,7 @@ class VerlTrainer:
         trainer.on_sample_end = has_ended
 
     def log_probs(self, batch: KVBatchMeta) -> list[NDArray[np.float32]]:
-        """Return the log-probabilities of responses by the policy as it is, float32[tokens] each.
-
-        They are at the temperature of the sampling.
-        """
+        """By the policy as it is, at the temperature of the sampling, float32[tokens] each."""
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_computes_log_probs_of_replayed_rows
         trainer = self._trainer
         config = trainer.config
@@ -219,8 +212,7 @@ class VerlTrainer:
     def end_steps(self, end: Callable[[dict[str, Any]], None]) -> None:
         """Let a step with nothing to train on pass without an update: verl has no such step.
 
-        Args:
-            end: called after each step, with the figures of it that are logged.
+        `end` is called after each step, with the figures of it that are logged.
         """
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_step_with_nothing_to_train_on_passes_verls_loop
         trainer = self._trainer
@@ -278,10 +270,8 @@ class VerlTrainer:
         """Split the rows of a step into as many optimizer updates as the recipe has.
 
         verl's mini-batches have as many rows as a step without dropped rows would give them. It
-        reads their size from its configuration at each step, in prompts of n responses.
-
-        Returns:
-            How many updates there will be: fewer where few rows remain.
+        reads their size from its configuration at each step, in prompts of n responses. How many
+        updates there will be is returned: fewer where few rows remain.
         """
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_reads_the_mini_batch_size_at_each_step
         config = self._trainer.config

@@ -32,11 +32,7 @@ class WatchedManager(AgentLoopManagerTQ):  # type: ignore[misc]
         self._dead, self._lock = set[Any](), Lock()
 
     def generate_sequences(self, prompts: Any) -> None:
-        """Divide the prompts among the workers that live, without waiting.
-
-        Raises:
-            EngineError: none lives.
-        """
+        """Divide the prompts among the workers that live, without waiting."""
         # private: verl==0.9.1, tests/trainer/verl/test_watched_manager.py::test_verl_divides_prompts_among_its_workers
         alive = [worker for worker in self.agent_loop_workers if worker not in self._dead]
         if not alive:
@@ -80,6 +76,5 @@ _WAITING = ("pending", "running")
 
 
 def _waiting(slots: Sequence[Slot], partition: str) -> list[Slot]:
-    """Return those of some prompts that have not ended."""
     tags = (tq.kv_list(partition) or {}).get(partition, {})
     return [slot for slot in slots if tags.get(slot.uid, {}).get("status") in _WAITING]

@@ -18,8 +18,13 @@ from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer import metrics
 from rejuice.trainer.cpu.fork_server import PreloadServer, is_supported
 from rejuice.trainer.launch import checkpoints, prompts, training
-from rejuice.trainer.launch.resumed import changed_lines
-from rejuice.trainer.launch.training import launch, prepare, shell_command, shell_script
+from rejuice.trainer.launch.training import (
+    changed_lines,
+    launch,
+    prepare,
+    shell_command,
+    shell_script,
+)
 from rejuice.trainer.launch.verl_config import overrides
 from rejuice.trainer.run import RUN_VARIABLE, TrainingRun, Weights
 

@@ -31,7 +31,7 @@ def put(queue):
     """Put groups of trajectories, of (prompt, trajectories); gives the tags of their rows."""
     from rejuice.operators.agents.trajectory import TrajectoryGroup
     from rejuice.trainer.verl.advantage import TrajectoryKey
-    from rejuice.trainer.verl.trajectories import Slot, put_trajectories
+    from rejuice.trainer.verl.trajectories import Slot, put
 
     def made(groups, rewards=None):
         queue.partitions.clear()
@@ -39,7 +39,7 @@ def put(queue):
             fields = {"extra_info": {"index": index, "prompt_id": f"prompt-{index}"}}
             group = TrajectoryGroup("p", 2, 7, tuple(found))
             slot = Slot(f"uid{index}", fields)
-            put_trajectories([(slot, group)], "train", 3, rewards and [rewards[at]])
+            put([(slot, group)], "train", 3, rewards and [rewards[at]])
         return TrajectoryKey.of_trajectories(queue.kv_list("train")["train"])
 
     return made
@@ -47,10 +47,11 @@ def put(queue):
 
 def read(tags):
     from rejuice.trainer.run import Policy, Sampling
-    from rejuice.trainer.verl.trajectories import read_trajectories
+    from rejuice.trainer.verl.trajectories import read
 
     policy = Policy("tiny", None, frozenset())
-    return read_trajectories(tags, "train", PROMPTS, policy, Sampling(1.0, 0.9, 5, 11))
+    sampling = Sampling(1.0, 0.9, 5, 11)
+    return read(tags, "train", PROMPTS, policy, sampling, of_agents=True)
 
 
 @given(step=STEPS, data=st.data())
