@@ -153,7 +153,7 @@ def remove_folder(path: AnyPath) -> None:
 
 # --- Arrow files that appear complete -------------------------------------------------
 
-FORMAT = 6
+FORMAT = 7
 """Part of every cache key of a run: raise it when datasets are read, or chunks and commits written,
 in another way."""
 
