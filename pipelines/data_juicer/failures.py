@@ -68,14 +68,12 @@ class Calls:
         self._failed[question] = False
 
     def fail(self, error: BaseException | None = None) -> None:
-        """Note that the last attempt has failed."""
         self.error = error or self.error
         if self._question is not None:
             self._failed[self._question] = True
 
     @property
     def failed(self) -> int:
-        """How many questions were not answered."""
         return sum(self._failed.values())
 
     def check_answered(self) -> None:
@@ -130,7 +128,6 @@ def watching() -> Iterator[Failures]:
 
 @contextmanager
 def calls_of_row() -> Iterator[Calls]:
-    """Collect the questions of one row."""
     calls = Calls()
     before = _calls.set(calls)
     try:
@@ -140,7 +137,6 @@ def calls_of_row() -> Iterator[Calls]:
 
 
 def note_failed_row(number: int) -> None:
-    """Note a row with a question that was not answered."""
     watch = _watch.get()
     if watch is not None:
         watch.failed.add(number)
@@ -200,7 +196,6 @@ def _check_not_lost(error: BaseException | None) -> None:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, and what it came from."""
     seen = set[int]()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -353,7 +348,6 @@ def _summary(error: Exception) -> str:
 
 
 def _hint(values: Mapping[str, str], table: pa.Table, error: Exception) -> tuple[str, str]:
-    """What else the rows show, and what would be right."""
     text_key = values.get("text_key", "text")
     if text_key not in table.column_names:
         return "", f"it may need column '{text_key}': set text_keys or text_key"

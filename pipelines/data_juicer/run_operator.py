@@ -157,8 +157,6 @@ _WHICH_KEY = "OPENAI_API_KEY"
 
 
 class Server(NamedTuple):
-    """A server with OpenAI's API."""
-
     url: str  # up to and with `/v1`
     key: str  # empty where none is set
     model: str | None  # that it is asked for; None: the first that it has
@@ -189,7 +187,6 @@ class Server(NamedTuple):
             raise type(error)(error.found, right) from error.__cause__
 
     def lost(self, error: ServerLostError) -> EngineError:
-        """The error that ends a run whose server is lost."""
         if error.status == 404:
             model = f"does it have the model '{self.model}', and " if self.model else ""
             what, right = "refuses requests", f"{model}is its address right? see {_WHICH_URL}"
@@ -209,8 +206,6 @@ def model_field(kind: ForeignKind) -> str | None:
 
 
 def asks_server(kind: ForeignKind, fields: Mapping[str, Any]) -> bool:
-    """Whether an operator sends requests to a model's server."""
-
     def is_set(name: str, *, otherwise: bool) -> bool:
         default = kind.fields[name].default if name in kind.fields else otherwise
         return bool(fields.get(name, default))
@@ -221,7 +216,6 @@ def asks_server(kind: ForeignKind, fields: Mapping[str, Any]) -> bool:
 
 
 def client_of(fields: Mapping[str, Any]) -> str:
-    """The package by which an operator asks its server."""
     return (fields.get("model_params") or {}).get("api_backend") or "openai"
 
 

@@ -38,7 +38,6 @@ def change_without(table: pa.Table, out: pa.Table, slug: str, failed: NDArray[np
 
 
 def change(table: pa.Table, out: pa.Table, slug: str) -> Change:
-    """The change from `table` to the rows of `out`, in the order of `table`."""
     rows = np.asarray(out[ROW])
     if (np.diff(rows) < 0).any():
         order = np.argsort(rows, kind="stable")
@@ -199,7 +198,6 @@ def _check_there(table: pa.Table, column: str, entry: str) -> None:
 
 
 def _entries(column: pa.ChunkedArray) -> list[Entries]:
-    """What a helper column has of each row."""
     if isinstance(column.type, pa.JsonType) or is_text(column.type):
         from datasets import Json
 
@@ -236,7 +234,6 @@ def _standard_type(kind: pa.DataType) -> pa.DataType:
 
 
 def nested(table: pa.Table) -> Any:
-    """The table as a dataset of Data-Juicer's."""
     from data_juicer.core.data import NestedDataset
     from datasets import Dataset
     from datasets.table import InMemoryTable

@@ -88,7 +88,6 @@ def _submitted(
 
 
 def first_keys(file: DataFile, size: int) -> list[str]:
-    """The keys of the objects in about `size` bytes of a file."""
     for _, block in _blocks(file, size):
         with suppress(msgspec.MsgspecError, RecursionError):
             return list(dict.fromkeys(key for row in _OBJECTS.decode_lines(block) for key in row))
@@ -176,7 +175,6 @@ def _parsed(file: DataFile, block: bytes, first_line: int, names: Sequence[str] 
 
 
 def _projected(block: bytes, names: Sequence[str]) -> bytes:
-    """The lines with these keys of their objects alone; the others are not looked at."""
     rows = _OBJECTS.decode_lines(block)
     return msgspec.json.Encoder().encode_lines(
         {key: row[key] for key in names if key in row} for row in rows
@@ -198,7 +196,6 @@ def _distinct_keys(text: bytes) -> int:
 
 
 def _read(text: bytes) -> pa.Table:
-    """Lines as Arrow parses them."""
     table = _read_as(text, None)
     if any(map(is_too_deep, table.schema.types)):
         raise pa.ArrowInvalid("values are nested too deeply")
@@ -361,7 +358,6 @@ def _of_python(file: DataFile, block: _Block) -> pa.Table:
 
 
 def _rewritten(value: Any, path: Path, as_parts: Collection[Path]) -> Any:
-    """A value with the texts at some paths as one part."""
     if isinstance(value, dict):
         return {key: _rewritten(inner, (*path, key), as_parts) for key, inner in value.items()}
     if isinstance(value, list):

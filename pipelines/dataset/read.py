@@ -55,8 +55,6 @@ kept."""
 
 
 class _Known(NamedTuple):
-    """A file's hash, and the size and time of the file that had it."""
-
     size: int
     mtime_ns: int
     digest: str
@@ -110,9 +108,7 @@ def parse_mixture(text: str) -> list[str]:
     """The paths of `0.5 a.jsonl 0.5 b.jsonl`, as Data-Juicer splits it, without their weights.
 
     The weights do nothing there either: they only matter where `dataset: {max_sample_num: …}` is.
-
-    Raises:
-        ValueError: a quote is not closed.
+    A quote that is not closed is a ValueError.
     """
     return [word for word in shlex.split(text) if not _is_number(word)]
 
@@ -252,19 +248,12 @@ class Source(NamedTuple):
     files: tuple[tuple[str, int], ...] = ()
 
     def first_row(self, chunk: int) -> int:
-        """The number, from 0, of the first row of a chunk."""
         return sum(self.rows[:chunk])
 
     def place(self, row: int) -> str:
-        """What to call a row, given its number from 0."""
         return place_of(row, self.files)
 
     def chunk(self, index: int, columns: Iterable[str] | None = None) -> pa.Table:
-        """One chunk, its columns brought to the common schema.
-
-        Raises:
-            DamagedError: the file of a chunk is damaged.
-        """
         schema = self.schema
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns])
@@ -290,7 +279,6 @@ def place_of(row: int, files: Sequence[tuple[str, int]]) -> str:
 
 
 def chunk_name(index: int) -> str:
-    """File name of a chunk in any step's folder."""
     return f"{index:06d}.arrow"
 
 
@@ -340,7 +328,6 @@ class Dataset:
 
     @cached_property
     def _parts(self) -> list[list[DataFile]]:
-        """The files of each part, as they are when the dataset is opened."""
         paths = [self._paths(part) for part in self.spec.parts]
         if not self.spec.repeats:
             parts = zip(self.spec.parts, paths, strict=True)
@@ -403,7 +390,6 @@ class Dataset:
         return fingerprint(self.files, self.spec.cache, verify=self.verify)
 
     def chunks(self, cache: AnyPath, *, chunk_rows: int, group_by: GroupColumns) -> Source:
-        """Its chunks, from the cache or cut now."""
         folder = cache / self._folder_name(chunk_rows, group_by)
         check_own_folder(folder)
         found = self.chunks_in(folder)
@@ -415,11 +401,7 @@ class Dataset:
         return found
 
     def chunks_in(self, folder: AnyPath) -> Source | None:
-        """The chunks of a folder; None where one is missing, or they are not of this dataset.
-
-        Raises:
-            DamagedError: the manifest is damaged.
-        """
+        """The chunks of a folder; None where one is missing, or they are not of this dataset."""
         manifest = folder / _MANIFEST
         if not manifest.exists():
             return None

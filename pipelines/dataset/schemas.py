@@ -15,13 +15,11 @@ from ...operators.columns import with_items
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether values of a type are texts, however they are stored."""
     types = pa.types
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def is_any_list(kind: pa.DataType) -> bool:
-    """Whether values of a type are lists, however they are stored."""
     types = pa.types
     return bool(
         types.is_list(kind)
@@ -98,7 +96,6 @@ def are_too_many(lists: int, objects: int) -> bool:
 
 
 def too_deep(name: str, where: str) -> DataError:
-    """The error for a column that no file can hold."""
     most = f"{_MOST_LEVELS} levels, or {_MOST_PARQUET_LEVELS // 2} of lists"
     found = f"the values of column '{name}' are nested too deeply: at most {most}, can be written"
     return DataError(found, "write them as text, or remove the column", where=where)
@@ -131,11 +128,7 @@ _PART = pa.struct([("type", pa.string()), ("text", pa.string())])
 
 
 def unify(schemas: Iterable[pa.Schema], file: object = "dataset") -> pa.Schema:
-    """The schema with the columns of all, in order; whole numbers and fractions become fractions.
-
-    Raises:
-        DataError: a column has types that do not go together.
-    """
+    """The columns of all, in order; whole numbers and fractions become fractions."""
     every = list(schemas)
     with suppress(pa.ArrowTypeError):
         return pa.unify_schemas(every, promote_options="permissive")
@@ -211,17 +204,12 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def one_table(tables: Sequence[pa.Table]) -> pa.Table:
-    """The rows of all tables in one schema."""
     schema = unify(table.schema for table in tables)
     return pa.concat_tables([conform(table, schema) for table in tables])
 
 
 def converted(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
-    """Values as another type that can hold them, such as that of `unify` or `plain_type`.
-
-    Raises:
-        pyarrow.ArrowInvalid: a number would be rounded.
-    """
+    """Values as another type; where a number would be rounded, Arrow raises ArrowInvalid."""
     if isinstance(values, pa.ChunkedArray):
         return pa.chunked_array([converted(chunk, kind) for chunk in values.chunks], kind)
     own = values.type
@@ -250,7 +238,6 @@ def converted(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array
 
 
 def text_part(text: str) -> dict[str, str]:
-    """A text as a part of the content of a message."""
     return {"type": "text", "text": text}
 
 
@@ -264,7 +251,6 @@ def decoded(file: object, table: pa.Table) -> pa.Table:
 
 
 def decoded_schema(file: object, schema: pa.Schema) -> pa.Schema:
-    """The schema of `decoded`, with the same error."""
     fields = dict[str, pa.Field]()
     for field in schema:
         if field.name in fields:

@@ -48,7 +48,6 @@ class Selection(NamedTuple):
 
     @property
     def columns(self) -> list[str] | None:
-        """What files are asked for; None: all columns."""
         return None if self.names is None else self.columns_of(new for _, new in self.names)
 
     def columns_of(self, names: Iterable[str]) -> list[str]:
@@ -72,11 +71,9 @@ class Selection(NamedTuple):
         return table
 
     def schema(self, schema: pa.Schema, suffix: str) -> pa.Schema:
-        """The schema of the selected columns of a file, given its own."""
         return self.of(schema.empty_table(), suffix).schema if len(schema) else schema
 
     def renamed(self, names: Iterable[str]) -> list[str]:
-        """What columns of the files are called, those of them that are selected."""
         if self.names is None:
             return list(names)
         new = dict(self.names)
@@ -88,7 +85,6 @@ class Selection(NamedTuple):
 
 
 def not_there(path: str, columns: Collection[str], dataset: object) -> DataError:
-    """The error for a selected column that is in no file."""
     right = suggest(path, columns) or f"there are: {', '.join(sorted(columns))}"
     column = column_of(path, columns)
     if column is not None:
@@ -144,7 +140,6 @@ def is_matched(file: AnyPath, pattern: AnyPath) -> bool:
 
 
 def _search(folder: AnyPath, left: Collection[_Parts]) -> Iterator[AnyPath]:
-    """Yield the files of a folder that match what is left of a pattern there."""
     kinds = _listed(folder)
     for export in exports_in_parts(folder, kinds):
         if any(_after(left, export.name)):
@@ -227,8 +222,6 @@ _MOST_SPLITS = 8
 
 
 class DatasetPart(NamedTuple):
-    """Files that are read one after another."""
-
     # a file, a folder of files, a pattern such as `data/*.parquet`, or one of the hub
     path: AnyPath | HubDataset
     weight: float = 1.0  # the share of rows that are taken, where the dataset has a limit of them
@@ -239,8 +232,6 @@ class DatasetPart(NamedTuple):
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """What is read as one dataset."""
-
     parts: tuple[DatasetPart, ...]  # read one after another
     # which files of a folder or pattern are read; empty: all that can be
     suffixes: tuple[str, ...] = ()
@@ -254,7 +245,6 @@ class DatasetSpec:
 
     @classmethod
     def of(cls, dataset: AnyPath | DatasetSpec) -> DatasetSpec:
-        """A path, or what is a specification already."""
         return dataset if isinstance(dataset, DatasetSpec) else cls((DatasetPart(dataset),))
 
     def __str__(self) -> str:
@@ -369,7 +359,6 @@ def _exists(path: AnyPath) -> bool:
 
 
 def _clash(path: AnyPath, export: AnyPath) -> bool:
-    """Whether an export, an absolute path, would be read with a path, or replace a part of it."""
     if not is_pattern(path):
         above = path.resolve()
         return export == above or above in export.parents or export in above.parents
@@ -403,11 +392,6 @@ class HubDataset:
 
     @classmethod
     def parse(cls, text: str) -> HubDataset:
-        """The dataset of `hf://datasets/openai/gsm8k?config=main&split=train`.
-
-        Raises:
-            ValueError: it is none, or has an unknown option.
-        """
         name, _, query = text.removeprefix(SCHEME).partition("?")
         if not text.startswith(SCHEME) or not name.strip("/") or name.count("/") > 1:
             raise ValueError(f"write it as {SCHEME}OWNER/NAME?split=train")
@@ -422,7 +406,6 @@ class HubDataset:
         return cls(name, **options)
 
     def file(self, cache: AnyPath) -> AnyPath:
-        """The Parquet file of its rows, which is downloaded where it is missing."""
         key = xxhash.xxh3_64_hexdigest(json.dumps(asdict(self)).encode())
         path = cache / f"hub-{key}.parquet"
         if not path.exists():
@@ -431,11 +414,7 @@ class HubDataset:
 
 
 def download(dataset: HubDataset, path: AnyPath) -> int:
-    """Write a split of a dataset to a Parquet or JSON Lines file.
-
-    Returns:
-        The number of rows.
-    """
+    """Write a split of a dataset to a Parquet or JSON Lines file: the number of its rows."""
     if path.suffix not in (".parquet", ".jsonl"):
         raise DataError(f"{path} has no known format", "end it in .parquet or .jsonl")
     rows = _load(dataset)

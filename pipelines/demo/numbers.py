@@ -33,9 +33,6 @@ def number_question(seed: int, split: Split, i: int, levels: Sequence[int]) -> N
     difference of numbers up to 20, level 3 up to 99, and level 4 for two operations on numbers up
     to 99. No result on the way is below 0.
 
-    Raises:
-        RejuiceError: there is no such split or level.
-
     Example:
         >>> number_question(0, "train", 1, levels=(4,)).question
         'What is 40 + 38 - 14?'
@@ -50,7 +47,7 @@ def number_question(seed: int, split: Split, i: int, levels: Sequence[int]) -> N
 
 
 def _split(question: str) -> Split:
-    """Return the split of a question; `3 + 4` and `4 + 3`, larger or smaller, are in the same."""
+    """`3 + 4` and `4 + 3`, larger or smaller, are in the same."""
     numbers = sorted(map(int, re.findall(r"\d+", question)))
     return split_of("".join(sorted(set(question) & {"+", "-"})), numbers)
 
@@ -77,12 +74,9 @@ def _sum(rng: random.Random, operations: int, most: int) -> tuple[str, str] | No
 def number_questions(
     seed: int, split: Split, n: int, levels: Sequence[int] = (1, 2, 3)
 ) -> Iterator[NumberQuestion]:
-    """Yield the first `n` questions of a split that differ; no two splits share one.
+    """The first `n` questions of a split that differ; no two splits share one.
 
     Nor do they share one with its numbers in another order.
-
-    Raises:
-        RejuiceError: there are fewer.
     """
     made = partial(number_question, seed, split, levels=levels)
     return distinct(made, n, "questions of these levels", lambda each: each.question)

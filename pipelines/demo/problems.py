@@ -21,8 +21,6 @@ from ...operators import RejuiceError
 
 
 class Line(NamedTuple):
-    """One line of a worked solution."""
-
     sentence: str  # its text
     operation: str  # `LEFT OP RIGHT`, with numbers, letters and earlier results
     # whether the operation follows from a comparison, which can be taken the wrong way round: B has
@@ -39,7 +37,6 @@ class Template(NamedTuple):
 
 
 def read_texts(name: str) -> Any:
-    """Read a YAML file of this folder."""
     text = Path(__file__).with_name(name).read_text("utf-8")
     return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
@@ -79,8 +76,6 @@ _Item = TypeVar("_Item")
 
 
 class ParsedTemplate(NamedTuple):
-    """A template, parsed once for sampling its numbers."""
-
     template: Template  # what it was made from
     held_out: bool  # whether it is for the test alone
     letters: tuple[str, ...]  # its numbers, in the order of the question
@@ -93,7 +88,6 @@ class ParsedTemplate(NamedTuple):
 
 
 def sample_numbers(rng: random.Random, parsed: ParsedTemplate, split: Split) -> list[int]:
-    """Return numbers that belong to the split, then the constants, then the results, all whole."""
     unit, given = rng.random, len(parsed.letters)
     while True:
         values = [least + int(unit() * count) for least, count in parsed.ranges]
@@ -105,7 +99,7 @@ def sample_numbers(rng: random.Random, parsed: ParsedTemplate, split: Split) -> 
 
 
 def calculate(left: int, operation: str, right: int) -> int:
-    """Return the result: a division is rounded down, and nothing is below 0."""
+    """A division is rounded down, and nothing is below 0."""
     if operation == "+":
         return left + right
     if operation == "-":
@@ -114,12 +108,10 @@ def calculate(left: int, operation: str, right: int) -> int:
 
 
 def seeded(*key: object) -> random.Random:
-    """Return a generator that depends on `key` alone."""
     return random.Random(hashed("/".join(map(str, key))))
 
 
 def hashed(text: str) -> int:
-    """Return a 64-bit hash that is the same everywhere."""
     return int(xxhash.xxh3_64_intdigest(text.encode()))
 
 
@@ -129,7 +121,6 @@ def pick(rng: random.Random, items: Sequence[_Item]) -> _Item:
 
 
 def split_of(template: str, numbers: Sequence[int]) -> Split:
-    """Return the only split in which a template may have these numbers."""
     return _SHARES[hashed(f"{template}{tuple(numbers)}") % len(_SHARES)]
 
 
@@ -194,8 +185,6 @@ class DemoOptions(NamedTuple):
 
 
 class SolutionStep(NamedTuple):
-    """One operation of a solution."""
-
     left: int  # the left operand
     operation: Operation  # what is done
     right: int  # the right operand
@@ -212,8 +201,6 @@ class SolutionStep(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A problem with its solution."""
-
     question: str  # the text
     answer: str  # the worked solution; its last line is `#### ` and the reference
     level: int  # how many steps it takes, 1 to 4
@@ -228,11 +215,6 @@ class Problem(NamedTuple):
 
 
 def check_asked(split: str, levels: Sequence[int]) -> None:
-    """Check that there are a split and levels.
-
-    Raises:
-        RejuiceError: there is no such split or level.
-    """
     if split not in SPLITS:
         raise RejuiceError(f"no split '{split}'", f"name one of {', '.join(SPLITS)}")
     if not levels or not set(levels) <= set(LEVELS):
@@ -241,9 +223,6 @@ def check_asked(split: str, levels: Sequence[int]) -> None:
 
 def problem(seed: int, split: Split, i: int, levels: Sequence[int] = LEVELS) -> Problem:
     """Problem `i` of a split, which depends on the arguments and on nothing else.
-
-    Raises:
-        RejuiceError: there is no such split or level.
 
     Example:
         >>> problem(0, "train", 1, levels=(1,)).question
@@ -259,11 +238,7 @@ def problem(seed: int, split: Split, i: int, levels: Sequence[int] = LEVELS) -> 
 def problems(
     seed: int, split: Split, n: int, levels: Sequence[int] = (1, 2, 3)
 ) -> Iterator[Problem]:
-    """Yield the first `n` problems of a split with different questions; a repeated one is left out.
-
-    Raises:
-        RejuiceError: these levels have fewer different problems.
-    """
+    """The first `n` problems of a split with different questions; a repeated one is left out."""
     what = f"problems of levels {_listed(levels)}"
     return distinct(lambda i: problem(seed, split, i, levels), n, what, lambda made: made.question)
 
@@ -271,13 +246,7 @@ def problems(
 def distinct(
     make: Callable[[int], _Item | None], n: int, what: str, key: Callable[[_Item], str]
 ) -> Iterator[_Item]:
-    """Yield the first `n` of what is made, from 0 on, with different keys; None is left out.
-
-    Memory holds one hash of each.
-
-    Raises:
-        RejuiceError: there are fewer; `what` says of what.
-    """
+    """The first `n` of what is made, from 0 on, with different keys; None is left out."""
     seen = set[int]()
     repeats = i = 0
     while len(seen) < n:
@@ -292,15 +261,7 @@ def distinct(
 
 
 def parse_levels(text: str) -> tuple[int, ...]:
-    """Levels as written on a command line.
-
-    Raises:
-        RejuiceError: not numbers with commas between them.
-
-    Example:
-        >>> parse_levels("1,3")
-        (1, 3)
-    """
+    """Levels as written on a command line, such as `1,3`."""
     try:
         return tuple(map(int, text.split(",")))
     except ValueError:

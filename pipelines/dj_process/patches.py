@@ -205,7 +205,6 @@ def load_data(strategy: Any, num_proc: int = 1, **_: Any) -> Any:
 
 
 def _files(strategy: Any) -> tuple[AnyPath, tuple[str, ...]]:
-    """The path that a strategy reads, and the suffixes of files there."""
     suffixes = getattr(strategy.cfg, "suffixes", None) or ()
     return to_path(strategy.ds_config["path"]), dotted(suffixes)
 
@@ -431,7 +430,6 @@ def _make_parser(make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 @cache
 def change_runs() -> None:
-    """Wrap functions that a run calls, once, before any run."""
     from data_juicer.config import config
     from data_juicer.core import preflight
     from data_juicer.core.data.dataset_builder import DatasetBuilder

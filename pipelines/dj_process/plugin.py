@@ -154,7 +154,6 @@ def _parameters(kind: type[Operator]) -> list[str]:
 
 
 def _own_fields(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The operator's fields, without Data-Juicer's."""
     # The signature cannot say "no default": Data-Juicer would ask for it on the command line.
     return {
         name: given[name]
@@ -259,14 +258,11 @@ def _docstring(kind: type[Operator]) -> str:
 
 
 class Piece(NamedTuple):
-    """Some rows of a dataset."""
-
     frame: Frame
     first_row: int  # how many rows its table has before them
 
 
 def run_on_default(step: Step, dataset: Any) -> tuple[Any, AuditLog]:
-    """The dataset after one step, and the audit log of that step."""
     made = pieces(dataset, default_chunk_rows([step.operator]))
     if step.operator.scope is not Scope.ROW:
         with prefix_errors_with_step(step):
@@ -299,7 +295,6 @@ def pieces(dataset: Any, size: int) -> list[Piece]:
 
 
 def _runs(step: Step, made: Sequence[Piece]) -> Iterator[RunStep]:
-    """How the step is run on each piece."""
     if step.operator.scope is not Scope.DATASET:
         return (partial(run_step, first_row=piece.first_row) for piece in made)
     with prefix_errors_with_step(step):
@@ -326,7 +321,6 @@ def _is_saved(dataset: Any) -> bool:
 
 
 def _copied(table: pa.Table) -> pa.Table:
-    """The same table in memory of its own."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
