@@ -127,19 +127,17 @@ def watching() -> Iterator[Failures]:
 
 
 @contextmanager
-def calls_of_row() -> Iterator[Calls]:
+def calls_of_row(number: int) -> Iterator[Calls]:
+    """Collect the questions of one row, which has failed if one of them was not answered."""
     calls = Calls()
     before = _calls.set(calls)
     try:
         yield calls
     finally:
         _calls.reset(before)
-
-
-def note_failed_row(number: int) -> None:
-    watch = _watch.get()
-    if watch is not None:
-        watch.failed.add(number)
+        watch = _watch.get()
+        if watch is not None and calls.failed:
+            watch.failed.add(number)
 
 
 def watch_model(operator: Any) -> None:

@@ -24,7 +24,6 @@ from .failures import (
     calls_of_row,
     described,
     no_installs,
-    note_failed_row,
     watch_model,
     watching,
 )
@@ -60,10 +59,10 @@ def concurrent(kind: type[Any], most: int) -> tuple[type[Any], dict[str, Any]]:
 def _process_batched(self: Any, samples: Rows, *args: Any, **kwargs: Any) -> dict[str, list[Any]]:
     def process(row: Any) -> Any:
         before = deepcopy(row)
-        with calls_of_row() as calls:
+        with calls_of_row(row[ROW]) as calls:
             after = self.process_single(row, *args, **kwargs)
         # What the operator makes of an answer that did not come is no result: an empty text, [].
-        return _failed(before) if calls.failed else after
+        return before if calls.failed else after
 
     rows = _each(self, process, samples)
     names = dict.fromkeys(name for row in rows for name in row)
@@ -75,24 +74,18 @@ def _compute_stats_batched(self: Any, samples: Any, *args: Any, **kwargs: Any) -
 
     def compute(row: Any) -> Any:
         known = set(row[Fields.stats])
-        with calls_of_row() as calls:
+        with calls_of_row(row[ROW]) as calls:
             after = self.compute_stats_single(row, *args, **kwargs)
-        found = {k: value for k, value in after[Fields.stats].items() if k not in known}
-        return _failed(after) if calls.failed or _without_record(found) else after
+            found = {k: value for k, value in after[Fields.stats].items() if k not in known}
+            # A filter that keeps an answer as `..._record` keeps nothing of one it cannot read.
+            if any(name.endswith("_record") and not value for name, value in found.items()):
+                calls.ask("")
+                calls.fail()
+        return after
 
     rows = _each(self, compute, samples)
     samples[Fields.stats] = [row[Fields.stats] for row in rows]
     return samples
-
-
-def _failed(row: Any) -> Any:
-    note_failed_row(row[ROW])
-    return row
-
-
-def _without_record(stats: Mapping[str, Any]) -> bool:
-    """Whether an answer could not be read: a filter that keeps it as `..._record` keeps nothing."""
-    return any(name.endswith("_record") and not value for name, value in stats.items())
 
 
 def _each(self: Any, work: Callable[[Any], Any], samples: Rows) -> list[Any]:

@@ -59,10 +59,9 @@ from ..engine.steps import (
     prefix_errors_with_step,
     run_step,
 )
-from ..recipe.columns import check_replaced
-from ..recipe.steps import Step, step_names
+from ..recipe.steps import Step
 from .patches import change_data_juicer, change_runs
-from .step_in_run import StepInRun, current_run, is_skipped, operator_of, stop
+from .step_in_run import StepInRun, current_run, stop
 
 # --- The source of classes ------------------------------------------------------------
 # Where Data-Juicer's tools find the source of a class that stands for an operator of ours.
@@ -141,8 +140,14 @@ def _build(self: Any, kind: type[Operator], args: tuple[Any, ...], kwargs: dict[
     names = _parameters(kind)
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     Pipeline.__init__(self, **{k: v for k, v in given.items() if k not in names})
+    # The signature cannot say "no default": Data-Juicer would ask for it on the command line.
+    own = {
+        name: given[name]
+        for name, field in kind.model_fields.items()
+        if name in given and not (field.is_required() and given[name] is None)
+    }
     try:
-        self.operator = build(kind, _own_fields(kind, given))
+        self.operator = build(kind, own)
     except RejuiceError as error:
         stop(error.at(kind.name()))
     change_runs()  # An executor can be given a configuration that no parser of its has read.
@@ -153,25 +158,6 @@ def _parameters(kind: type[Operator]) -> list[str]:
     return [*kind.own_fields(), *COMMON_FIELDS]
 
 
-def _own_fields(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any]:
-    # The signature cannot say "no default": Data-Juicer would ask for it on the command line.
-    return {
-        name: given[name]
-        for name, field in kind.model_fields.items()
-        if name in given and not (field.is_required() and given[name] is None)
-    }
-
-
-def _steps_of_ours(process: Sequence[Mapping[str, Any]]) -> Iterator[Step]:
-    """Yield the steps of ours in the `process` of a run that it does not skip."""
-    kinds = [next(iter(entry)) for entry in process]
-    for at, (kind, name) in enumerate(zip(kinds, step_names(kinds), strict=True)):
-        operator = operator_of(kind)
-        if operator is not None and not is_skipped(process[at]):
-            fields = _own_fields(operator, process[at][kind] or {})
-            yield Step(at + 1, name, build(operator, fields))
-
-
 def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -> Any:
     """Apply the operator to all rows, and write its audit log beside the export."""
     if self.operator.on == "train":
@@ -180,8 +166,6 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
     entry = getattr(self, "_op_cfg", None)
     step_in_run = StepInRun(self.operator, entry, current_run())
     try:
-        if step_in_run.is_first:
-            _check_replaced(step_in_run, dataset)
         if is_ray_mode():
             from .on_ray import run
         else:
@@ -203,14 +187,6 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
         if isinstance(step_in_run.step.operator, ResumableOperator):
             step_in_run.step.operator.close()
     return out
-
-
-def _check_replaced(step_in_run: StepInRun, dataset: Any) -> None:
-    """Refuse the run before its first step of ours, if one of them would replace a column."""
-    columns = dataset.columns() if is_ray_mode() else dataset.column_names
-    first = step_in_run.step.number
-    steps = [step for step in _steps_of_ours(step_in_run.process) if step.number >= first]
-    check_replaced(steps, columns or (), step_in_run.dataset, step_in_run.where)
 
 
 def _signature(kind: type[Operator]) -> inspect.Signature:
