@@ -284,16 +284,11 @@ def _run(operator: Any, table: pa.Table) -> pa.Table:
         table = table.drop_columns([ROW])
     out = operator.run(nested(table))
     if one_of_each:
-        return rows_of(out)[0].append_column(ROW, rows)
+        return rows_of(out).append_column(ROW, rows)
     if ROW not in out.column_names:
         found = "Data-Juicer's operator removed the column that numbers the rows"
         raise OperatorError(found, "run this recipe with dj-process")
-    whole, at = rows_of(out)
-    if len(at) == whole.num_rows:
-        return whole
-    mask = np.zeros(whole.num_rows, bool)
-    mask[at] = True
-    return whole.filter(pa.array(mask))
+    return rows_of(out)
 
 
 _instances: dict[str, Any] = {}

@@ -385,8 +385,8 @@ def _run_on_driver(run: Callable[[Any], Any], keep_hashes: bool, dataset: Any) -
     if not full:
         return dataset
     table = pa.concat_tables(full, promote_options="permissive")
-    out, rows = rows_of(run(nested(table)))
-    kept = (out if keep_hashes else out.select(table.column_names)).take(pa.array(rows))
+    out = rows_of(run(nested(table)))
+    kept = out if keep_hashes else out.select(table.column_names)
     cuts = np.linspace(0, kept.num_rows, len(full) + 1).astype(int)
     return ray.data.from_arrow([kept.slice(at, stop - at) for at, stop in pairwise(cuts)])
 

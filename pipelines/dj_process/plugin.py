@@ -29,7 +29,6 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from ...operators import (
-    Change,
     Groups,
     Operator,
     RejuiceError,
@@ -41,10 +40,10 @@ from ...operators import (
 )
 from ...operators.cache_key import cache_key_json, code_version
 from ...operators.config import field_docs
-from ...operators.groups import Array
 from ...operators.operator import COMMON_FIELDS, on_definition
 from ...operators.registry import conflicts
 from ..data_juicer.tables import plain, rows_of
+from ..dataset.parquet import cuts
 from ..dataset.write import filled
 from ..engine.frame import Frame, GroupStarts, check_contiguous
 from ..engine.match_log import unmatched_lines
@@ -258,16 +257,12 @@ def run_on_default(step: Step, dataset: Any) -> tuple[Any, AuditLog]:
 
 def pieces(dataset: Any, size: int) -> list[Piece]:
     """The rows of a Hugging Face dataset, in pieces of about `size` rows and of whole groups."""
-    table, rows = rows_of(dataset)
-    frames = []
-    for start, end in pairwise(_cuts(table, rows, size)):
-        part = rows[start:end]
-        low, high = (int(part[0]), int(part[-1]) + 1) if len(part) else (0, 0)
-        frame = Frame.of(plain(table.slice(low, high - low)))
-        if len(part) < high - low:
-            frame = frame.after(Change(parents=part - low))
-        frames.append(Piece(frame, low))
-    return frames
+    table = rows_of(dataset)
+    starts = np.arange(table.num_rows)
+    if "prompt_id" in table.column_names:
+        starts = Groups.of_column(table["prompt_id"]).starts_G
+    edges = pairwise([0, *cuts(starts, size), table.num_rows])
+    return [Piece(Frame.of(plain(table.slice(at, end - at))), at) for at, end in edges]
 
 
 def _runs(step: Step, made: Sequence[Piece]) -> Iterator[RunStep]:
@@ -277,15 +272,6 @@ def _runs(step: Step, made: Sequence[Piece]) -> Iterator[RunStep]:
         digests = [digest(step.operator, piece.frame) for piece in made]
         changes = apply_to_digests(step.operator, digests)
     return (known_change(change) for change in changes)
-
-
-def _cuts(table: pa.Table, rows: Array, size: int) -> list[int]:
-    starts = np.arange(len(rows))
-    if "prompt_id" in table.column_names:
-        starts = Groups.of_column(table["prompt_id"].take(pa.array(rows))).starts_G
-    at = np.searchsorted(starts, np.arange(size, len(rows), size))
-    cuts = [int(start) for start in np.unique(starts[at[at < len(starts)]])]
-    return [0, *cuts, len(rows)]
 
 
 def _is_saved(dataset: Any) -> bool:
