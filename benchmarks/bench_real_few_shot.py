@@ -22,7 +22,7 @@ from rejuice.operators.confidence import wilson_interval
 from rejuice.operators.sampling.protocol import Failure, Prompt, Settings
 from rejuice.operators.sampling.transformers_engine import TransformersEngine
 from rejuice.operators.verifier import verify_batch
-from rejuice.pipelines.demo.numbers import NumberQuestion, number_questions
+from rejuice.pipelines.demo.problems import NumberQuestion, number_questions
 
 _ASK = "{question} Answer with one short sentence."
 _KINDS = ("larger", "smaller", "+", "-")

@@ -30,22 +30,18 @@ def is_installed() -> bool:
 
 
 def not_installed(name: str, known: Iterable[str]) -> RecipeError:
-    """The error of a step that is none of ours, where Data-Juicer is missing."""
     found = f"rejuice has no operator '{name}', and those of Data-Juicer are not installed"
     near = suggest(name, known)
     return RecipeError(found, f"{near} or, for one of Data-Juicer's, {EXTRA}".removeprefix(" or, "))
 
 
 class ForeignField(NamedTuple):
-    """A field of an operator of Data-Juicer's."""
-
     name: str
     hint: Any  # its type; None: any value
     default: Any  # `inspect.Parameter.empty`: the field is required
 
     @property
     def is_required(self) -> bool:
-        """Whether it has no default."""
         return self.default is inspect.Parameter.empty
 
     @property
@@ -57,15 +53,12 @@ class ForeignField(NamedTuple):
 
 
 class ForeignKind(NamedTuple):
-    """An operator of Data-Juicer, or of a plug-in for it."""
-
     kind: str  # `mapper`, `filter` and so on
     cls: type[Any]
     fields: dict[str, ForeignField]  # its own, then those of its bases
 
     @property
     def needs_ray(self) -> bool:
-        """Whether it runs under Ray only."""
         # private: py-data-juicer==1.6.1, tests/pipelines/data_juicer/test_with_ray.py::test_operators_for_ray_are_known_by_their_class
         return "default" not in self.cls._supported_exec_modes
 
@@ -94,7 +87,6 @@ def find(name: str) -> ForeignKind | None:
 
 
 def get(name: str) -> ForeignKind:
-    """An operator that can be a step."""
     found = find(name)
     if found is None:
         raise RecipeError(f"Data-Juicer has no operator '{name}'", suggest(name, names()))

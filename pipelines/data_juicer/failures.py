@@ -68,14 +68,12 @@ class Calls:
         self._failed[question] = False
 
     def fail(self, error: BaseException | None = None) -> None:
-        """Note that the last attempt has failed."""
         self.error = error or self.error
         if self._question is not None:
             self._failed[self._question] = True
 
     @property
     def failed(self) -> int:
-        """How many questions were not answered."""
         return sum(self._failed.values())
 
     def check_answered(self) -> None:
@@ -129,21 +127,17 @@ def watching() -> Iterator[Failures]:
 
 
 @contextmanager
-def calls_of_row() -> Iterator[Calls]:
-    """Collect the questions of one row."""
+def calls_of_row(number: int) -> Iterator[Calls]:
+    """Collect the questions of one row, which has failed if one of them was not answered."""
     calls = Calls()
     before = _calls.set(calls)
     try:
         yield calls
     finally:
         _calls.reset(before)
-
-
-def note_failed_row(number: int) -> None:
-    """Note a row with a question that was not answered."""
-    watch = _watch.get()
-    if watch is not None:
-        watch.failed.add(number)
+        watch = _watch.get()
+        if watch is not None and calls.failed:
+            watch.failed.add(number)
 
 
 def watch_model(operator: Any) -> None:
@@ -200,7 +194,6 @@ def _check_not_lost(error: BaseException | None) -> None:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, and what it came from."""
     seen = set[int]()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -353,7 +346,6 @@ def _summary(error: Exception) -> str:
 
 
 def _hint(values: Mapping[str, str], table: pa.Table, error: Exception) -> tuple[str, str]:
-    """What else the rows show, and what would be right."""
     text_key = values.get("text_key", "text")
     if text_key not in table.column_names:
         return "", f"it may need column '{text_key}': set text_keys or text_key"

@@ -24,7 +24,6 @@ from .failures import (
     calls_of_row,
     described,
     no_installs,
-    note_failed_row,
     watch_model,
     watching,
 )
@@ -60,10 +59,10 @@ def concurrent(kind: type[Any], most: int) -> tuple[type[Any], dict[str, Any]]:
 def _process_batched(self: Any, samples: Rows, *args: Any, **kwargs: Any) -> dict[str, list[Any]]:
     def process(row: Any) -> Any:
         before = deepcopy(row)
-        with calls_of_row() as calls:
+        with calls_of_row(row[ROW]) as calls:
             after = self.process_single(row, *args, **kwargs)
         # What the operator makes of an answer that did not come is no result: an empty text, [].
-        return _failed(before) if calls.failed else after
+        return before if calls.failed else after
 
     rows = _each(self, process, samples)
     names = dict.fromkeys(name for row in rows for name in row)
@@ -75,24 +74,18 @@ def _compute_stats_batched(self: Any, samples: Any, *args: Any, **kwargs: Any) -
 
     def compute(row: Any) -> Any:
         known = set(row[Fields.stats])
-        with calls_of_row() as calls:
+        with calls_of_row(row[ROW]) as calls:
             after = self.compute_stats_single(row, *args, **kwargs)
-        found = {k: value for k, value in after[Fields.stats].items() if k not in known}
-        return _failed(after) if calls.failed or _without_record(found) else after
+            found = {k: value for k, value in after[Fields.stats].items() if k not in known}
+            # A filter that keeps an answer as `..._record` keeps nothing of one it cannot read.
+            if any(name.endswith("_record") and not value for name, value in found.items()):
+                calls.ask("")
+                calls.fail()
+        return after
 
     rows = _each(self, compute, samples)
     samples[Fields.stats] = [row[Fields.stats] for row in rows]
     return samples
-
-
-def _failed(row: Any) -> Any:
-    note_failed_row(row[ROW])
-    return row
-
-
-def _without_record(stats: Mapping[str, Any]) -> bool:
-    """Whether an answer could not be read: a filter that keeps it as `..._record` keeps nothing."""
-    return any(name.endswith("_record") and not value for name, value in stats.items())
 
 
 def _each(self: Any, work: Callable[[Any], Any], samples: Rows) -> list[Any]:
@@ -157,8 +150,6 @@ _WHICH_KEY = "OPENAI_API_KEY"
 
 
 class Server(NamedTuple):
-    """A server with OpenAI's API."""
-
     url: str  # up to and with `/v1`
     key: str  # empty where none is set
     model: str | None  # that it is asked for; None: the first that it has
@@ -189,7 +180,6 @@ class Server(NamedTuple):
             raise type(error)(error.found, right) from error.__cause__
 
     def lost(self, error: ServerLostError) -> EngineError:
-        """The error that ends a run whose server is lost."""
         if error.status == 404:
             model = f"does it have the model '{self.model}', and " if self.model else ""
             what, right = "refuses requests", f"{model}is its address right? see {_WHICH_URL}"
@@ -209,8 +199,6 @@ def model_field(kind: ForeignKind) -> str | None:
 
 
 def asks_server(kind: ForeignKind, fields: Mapping[str, Any]) -> bool:
-    """Whether an operator sends requests to a model's server."""
-
     def is_set(name: str, *, otherwise: bool) -> bool:
         default = kind.fields[name].default if name in kind.fields else otherwise
         return bool(fields.get(name, default))
@@ -221,7 +209,6 @@ def asks_server(kind: ForeignKind, fields: Mapping[str, Any]) -> bool:
 
 
 def client_of(fields: Mapping[str, Any]) -> str:
-    """The package by which an operator asks its server."""
     return (fields.get("model_params") or {}).get("api_backend") or "openai"
 
 
@@ -297,16 +284,11 @@ def _run(operator: Any, table: pa.Table) -> pa.Table:
         table = table.drop_columns([ROW])
     out = operator.run(nested(table))
     if one_of_each:
-        return rows_of(out)[0].append_column(ROW, rows)
+        return rows_of(out).append_column(ROW, rows)
     if ROW not in out.column_names:
         found = "Data-Juicer's operator removed the column that numbers the rows"
         raise OperatorError(found, "run this recipe with dj-process")
-    whole, at = rows_of(out)
-    if len(at) == whole.num_rows:
-        return whole
-    mask = np.zeros(whole.num_rows, bool)
-    mask[at] = True
-    return whole.filter(pa.array(mask))
+    return rows_of(out)
 
 
 _instances: dict[str, Any] = {}

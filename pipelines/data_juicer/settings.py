@@ -206,12 +206,10 @@ def setting_warnings(document: Mapping[str, Any]) -> list[str]:
 
 
 def passed_on(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What a recipe sets for all operators of Data-Juicer's."""
     return {key: document[key] for key in PASSED_ON if document.get(key)}
 
 
 def description(key: str) -> str:
-    """What `rejuice run` does with a key that is not a field of `Head`."""
     if key in PASSED_ON:
         return "For Data-Juicer's operators."
     if key in REFUSED:

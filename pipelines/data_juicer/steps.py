@@ -47,7 +47,6 @@ _OF_FUNCTIONS = ("python_file_mapper", "python_lambda_mapper")
 
 
 def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operator:
-    """An operator of Data-Juicer as one of ours."""
     found = catalogue.get(name)
     common = {field: fields[field] for field in COMMON_FIELDS if field in fields}
     fields = {field: value for field, value in fields.items() if field not in common}
@@ -78,7 +77,6 @@ class ForeignOperator(Operator):
 
     @classmethod
     def name(cls) -> str:
-        """The name that Data-Juicer registered it under."""
         return cls.foreign_name
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -88,12 +86,10 @@ class ForeignOperator(Operator):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Those of Data-Juicer's operator that the recipe sets."""
         return self.model_extra or {}
 
     @property
     def found(self) -> ForeignKind:
-        """The operator in Data-Juicer."""
         return catalogue.get(self.name())
 
     @property
@@ -101,14 +97,12 @@ class ForeignOperator(Operator):
         return asks_server(self.found, self.fields)
 
     def check_files(self) -> None:
-        """Check that the package is there by which it asks a server, or Ray if it runs there."""
         package = client_of(self.fields) if self.asks_server else "ray"
         if (self.asks_server or self.found.needs_ray) and find_spec(package) is None:
             found = f"it needs {package}, which is not installed"
             raise RecipeError(found, f"pip install {shlex.quote(package)}")
 
     def preflight(self) -> None:
-        """Make it, and try the server that it asks, if it asks one."""
         self.check_files()
         asked = server(self.found, self.fields) if self.asks_server else None
         if asked is not None:
@@ -136,7 +130,6 @@ class ForeignOperator(Operator):
 
     @property
     def keeps_columns(self) -> bool:
-        """Whether the table has the same columns after it, as far as that can be known."""
         return keeps_columns(self.found)
 
     def digest(self, table: pa.Table) -> pa.Table:

@@ -38,7 +38,6 @@ def change_without(table: pa.Table, out: pa.Table, slug: str, failed: NDArray[np
 
 
 def change(table: pa.Table, out: pa.Table, slug: str) -> Change:
-    """The change from `table` to the rows of `out`, in the order of `table`."""
     rows = np.asarray(out[ROW])
     if (np.diff(rows) < 0).any():
         order = np.argsort(rows, kind="stable")
@@ -199,7 +198,6 @@ def _check_there(table: pa.Table, column: str, entry: str) -> None:
 
 
 def _entries(column: pa.ChunkedArray) -> list[Entries]:
-    """What a helper column has of each row."""
     if isinstance(column.type, pa.JsonType) or is_text(column.type):
         from datasets import Json
 
@@ -236,7 +234,6 @@ def _standard_type(kind: pa.DataType) -> pa.DataType:
 
 
 def nested(table: pa.Table) -> Any:
-    """The table as a dataset of Data-Juicer's."""
     from data_juicer.core.data import NestedDataset
     from datasets import Dataset
     from datasets.table import InMemoryTable
@@ -245,14 +242,15 @@ def nested(table: pa.Table) -> Any:
     return NestedDataset(Dataset(InMemoryTable(table), fingerprint=uuid4().hex))
 
 
-def rows_of(dataset: Any) -> tuple[pa.Table, NDArray[np.int64]]:
-    """The table that a Hugging Face dataset is stored in, and its rows of that table, ascending."""
+def rows_of(dataset: Any) -> pa.Table:
+    """The rows of a Hugging Face dataset, without those that were filtered out."""
     # private: datasets==5.2.0, tests/pipelines/dj_process/test_plugin.py::test_rows_that_were_filtered_before_stay_away
     if dataset._indices is not None:
-        # Rows that were filtered out are still in the table, and `dataset[:]` copies one by one.
+        # They are still in the table, and `dataset[:]` copies row by row.
         rows = dataset._indices.table.column(0).to_numpy().astype(np.int64)
         if (np.diff(rows) > 0).all():
-            return dataset.data.table.replace_schema_metadata(None), rows
+            mask = np.zeros(dataset.data.num_rows, bool)
+            mask[rows] = True
+            return dataset.data.table.replace_schema_metadata(None).filter(pa.array(mask))
         dataset = dataset.flatten_indices()
-    table = dataset.data.table.replace_schema_metadata(None)
-    return table, np.arange(table.num_rows)
+    return dataset.data.table.replace_schema_metadata(None)

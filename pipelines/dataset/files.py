@@ -46,7 +46,6 @@ def written(path: AnyPath) -> Iterator[Path]:
 
 
 def check_is_free(path: AnyPath, *, overwrite: bool = False) -> None:
-    """Refuse to write over a file that is there, unless the user says so."""
     if path.is_dir():
         raise DataError(f"{path} is a folder", "give the path of a file")
     if not overwrite and path.exists():
@@ -101,11 +100,7 @@ def write_file(path: AnyPath, data: bytes | str) -> None:
 
 @contextmanager
 def open_input(path: AnyPath, *, mapped: bool = True) -> Iterator[Any]:
-    """A file, to be read from any place: a pyarrow file, of mapped memory if it is on disk.
-
-    Raises:
-        FileNotFoundError: there is none.
-    """
+    """A file, to be read from any place: a pyarrow file, of mapped memory if it is on disk."""
     if isinstance(path, RemotePath):
         with store_errors(path, "read", content=True), path.open_input() as file:
             yield file
@@ -115,18 +110,12 @@ def open_input(path: AnyPath, *, mapped: bool = True) -> Iterator[Any]:
 
 
 def check_is_no_folder(path: Path) -> None:
-    """Check that a file may be put at a path."""
     if disk.kind_of(path) == "a folder":
         raise DataError(f"{path} is a folder, where rejuice keeps a file", "move it away")
 
 
 def read_file(path: AnyPath) -> bytes:
-    """What a file holds that rejuice has written.
-
-    Raises:
-        FileNotFoundError: there is none.
-        NotAFileError: on disk, a link, a FIFO, a device or a folder is in its place.
-    """
+    """What a file holds that rejuice has written: a link, a FIFO, a device is a NotAFileError."""
     return path.read_bytes() if isinstance(path, RemotePath) else disk.read_file(path)
 
 
@@ -153,28 +142,18 @@ def remove_folder(path: AnyPath) -> None:
 
 # --- Arrow files that appear complete -------------------------------------------------
 
-FORMAT = 6
+FORMAT = 7
 """Part of every cache key of a run: raise it when datasets are read, or chunks and commits written,
 in another way."""
 
 
 def write_arrow(path: AnyPath, table: pa.Table) -> None:
-    """Write an Arrow file, which appears complete."""
     with (
         written(path) as temporary,
         pa.OSFile(str(temporary), "wb") as sink,
         pa.ipc.new_file(sink, table.schema) as writer,
     ):
         writer.write_table(table)
-
-
-def read_arrow(path: AnyPath, *, mapped: bool = True) -> pa.Table:
-    """An Arrow file as a table, over mapped memory or in memory."""
-    try:
-        with open_input(path, mapped=mapped) as source:
-            return pa.ipc.open_file(source).read_all()
-    except pa.ArrowInvalid:
-        raise DataError(f"{path} is damaged", "remove it and run again") from None
 
 
 # --- Checked --------------------------------------------------------------------------
@@ -202,7 +181,6 @@ class DamagedError(DataError):
 
 
 def damaged(path: AnyPath, found: str = "damaged") -> DamagedError:
-    """The error where a file of the cache is not as it was written."""
     error = DamagedError(f"{path} is {found}", "remove it and run again")
     error.path = path
     return error
@@ -215,7 +193,6 @@ def check_own_folder(path: AnyPath) -> None:
 
 
 def write_checked(path: AnyPath, table: pa.Table) -> None:
-    """Write a table with its checksum; the file appears complete."""
     with written(path) as temporary:
         with pa.OSFile(str(temporary), "wb") as sink:
             sink.write(bytes(_HEADER_BYTES))
@@ -231,10 +208,6 @@ def read_checked(path: AnyPath, *, mapped: bool = True) -> pa.Table:
     """The table in a file, over mapped memory or in memory, once its checksum is right.
 
     The checksum of a file on disk is computed once in each process while the file does not change.
-
-    Raises:
-        DamagedError: it is not as it was written.
-        FileNotFoundError: there is none.
     """
     state = None  # What changes when a file does; one in a store is fetched each time.
     if isinstance(path, Path):
@@ -288,8 +261,6 @@ _FORMATS = {
 
 
 class DataFile(NamedTuple):
-    """A file of a dataset."""
-
     path: AnyPath  # where it is
     size: int  # bytes, when it was opened
     mtime_ns: int  # the time of its last change, then, in nanoseconds
@@ -304,7 +275,6 @@ class DataFile(NamedTuple):
 
     @classmethod
     def of(cls, path: AnyPath) -> DataFile:
-        """A file as it is now."""
         try:
             found = path.stat()
         except FileNotFoundError:
@@ -322,16 +292,13 @@ class DataFile(NamedTuple):
         return cls(path, found.st_size, found.st_mtime_ns)
 
     def open(self) -> AbstractContextManager[Any]:
-        """Its bytes, as a file of Arrow's."""
         return open_input(self.path, mapped=False)
 
     def first_bytes(self) -> bytes:
-        """Those that say of what format it is."""
         with self.open() as source:
             return bytes(source.read(64))
 
     def check_unchanged(self) -> None:
-        """Check that the file is still the one that was opened."""
         try:
             same = DataFile.of(self.path) == self
         except FileNotFoundError:
@@ -340,7 +307,6 @@ class DataFile(NamedTuple):
             raise self.changed()
 
     def changed(self) -> DataError:
-        """The error for a file that is no longer what it was."""
         return DataError(
             f"{self} has changed since the run began", "leave it as it is, and run again"
         )
@@ -436,7 +402,6 @@ def unfinished_made_by(export: AnyPath) -> str | None:
 
 
 def is_part(path: AnyPath) -> bool:
-    """Whether a file has the name of a part of an export."""
     return re.fullmatch(rf"{PART}-\d{{5,}}{re.escape(PART_SUFFIX)}", path.name) is not None
 
 

@@ -116,16 +116,12 @@ would decode its rows more often than this."""
 
 
 class RowRange(NamedTuple):
-    """Consecutive rows of a file."""
-
     file: int  # its number among the files of the dataset
     first: int  # the first of the rows, from 0
     rows: int  # how many
 
 
 class RowGroups(NamedTuple):
-    """The row groups of some files, one after another."""
-
     # int64[F+1], the row of the dataset at which each file starts, and the end
     first_rows: NDArray[np.int64]
     groups: NDArray[np.int64]  # int64[R+1], the rows at which row groups start, and the end
@@ -133,7 +129,6 @@ class RowGroups(NamedTuple):
 
     @classmethod
     def of(cls, files: Sequence[DataFile]) -> RowGroups:
-        """Read the footers of files, and a few rows of each row group."""
         first_rows, groups, size = [0], [0], 0.0
         for file in files:
             with parquet_file(file, few_rows=True) as parquet:
@@ -149,10 +144,7 @@ class RowGroups(NamedTuple):
     ) -> tuple[tuple[RowRange, ...], ...]:
         """The rows of each chunk; none where most rows would be decoded several times.
 
-        Args:
-            columns: those of `group_by`, of all rows; None: each row is a group.
-            chunk_rows: rows per chunk, about.
-            group_by: what makes a group.
+        `columns` are those of `group_by`, of all rows; None: each row is a group.
         """
         if columns is None:
             columns = (pa.table({"": pa.nulls(rows)}) for rows in np.diff(self.groups))
@@ -229,7 +221,6 @@ def read_range(file: DataFile, found: RowRange, columns: Sequence[str]) -> pa.Ta
 
 @contextmanager
 def parquet_file(file: DataFile, *, few_rows: bool = False) -> Iterator[Any]:
-    """A Parquet file that is open; errors of the format name the file."""
     import pyarrow.parquet as pq  # It loads clients of object stores, which `check` does not need.
 
     # The parts of a row group are fetched from a store at once, and not one after another.
@@ -247,7 +238,6 @@ def parquet_file(file: DataFile, *, few_rows: bool = False) -> Iterator[Any]:
 
 
 def schema_metadata(file: DataFile) -> Mapping[bytes, bytes]:
-    """What its writer has noted in the schema of a file."""
     with errors_of_format(file, "Parquet"):
         return _footer(file).schema.to_arrow_schema().metadata or {}
 
@@ -267,7 +257,6 @@ def _footer(file: DataFile) -> Any:
 
 @lru_cache(maxsize=16)
 def _first_rows(file: DataFile) -> list[int]:
-    """The row at which each row group of a file starts, and the end."""
     footer = _footer(file)
     rows = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
     return list(accumulate(rows, initial=0))

@@ -14,13 +14,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property, partial
-from itertools import chain, islice
+from itertools import chain, islice, product
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import xxhash
-from numpy.typing import NDArray
 
 from ...operators import DataError
 from ...operators.disk import NotAFileError
@@ -39,7 +38,7 @@ from .files import (
 )
 from .parquet import GroupColumns, RowRange, chunked, read_range
 from .remote import AnyPath
-from .schemas import added, conform, decoded, is_too_deep, one_table, too_deep, unify, without_marks
+from .schemas import added, conform, decoded, is_too_deep, one_table, too_deep, unify
 from .spec import DatasetPart, DatasetSpec, HubDataset, Selection, check_unique, files_of, not_there
 
 # --- Content hash ---------------------------------------------------------------------
@@ -56,8 +55,6 @@ kept."""
 
 
 class _Known(NamedTuple):
-    """A file's hash, and the size and time of the file that had it."""
-
     size: int
     mtime_ns: int
     digest: str
@@ -94,7 +91,6 @@ def _hash(file: DataFile) -> str:
 
 
 def _kept(cache: AnyPath) -> dict[str, _Known]:
-    """The hashes that are kept; none where their file is missing or damaged."""
     with suppress(FileNotFoundError, NotAFileError, ValueError, TypeError, AttributeError):
         kept = parse_json(read_file(cache / _NAME))
         return {str(name): _Known(*entry) for name, entry in kept.items()}
@@ -112,9 +108,7 @@ def parse_mixture(text: str) -> list[str]:
     """The paths of `0.5 a.jsonl 0.5 b.jsonl`, as Data-Juicer splits it, without their weights.
 
     The weights do nothing there either: they only matter where `dataset: {max_sample_num: …}` is.
-
-    Raises:
-        ValueError: a quote is not closed.
+    A quote that is not closed is a ValueError.
     """
     return [word for word in shlex.split(text) if not _is_number(word)]
 
@@ -133,15 +127,15 @@ def sampled(read: Callable[[], Iterator[pa.Table]], rows: int) -> pa.Table | Non
     """Rows of a dataset, drawn with Data-Juicer's seed, in the order that it gives them.
 
     The dataset is read twice: once to count it, once for the rows that are taken. Only these are
-    in memory. Where more rows are wanted than there are, some are taken several times.
-
-    Returns:
-        The rows; None where there are none.
+    in memory. Where more rows are wanted than there are, some are taken several times; None where
+    there are none.
     """
     total = sum(table.num_rows for table in read())
     if not total or not rows:
         return None
-    wanted_N = _drawn(total, rows)
+    wanted_N = np.arange(rows)
+    if rows != total:  # As `datasets.Dataset.shuffle(seed)` shuffles.
+        wanted_N = np.random.default_rng(_SEED).permutation(total)[wanted_N % total]
     order = np.argsort(wanted_N, kind="stable")
     sorted_N = wanted_N[order]
     taken, first = list[pa.Table](), 0
@@ -153,15 +147,6 @@ def sampled(read: Callable[[], Iterator[pa.Table]], rows: int) -> pa.Table | Non
     place = np.empty_like(order)
     place[order] = np.arange(rows)
     return one_table(taken).take(pa.array(place))
-
-
-def _drawn(total: int, rows: int) -> NDArray[np.int64]:
-    """int64[rows]: the rows that Data-Juicer's `random_sample` takes of so many."""
-    if rows == total:
-        return np.arange(total)
-    # As `datasets.Dataset.shuffle(seed)` shuffles.
-    shuffled_N = np.random.default_rng(_SEED).permutation(total)
-    return shuffled_N[np.arange(rows) % total]
 
 
 def _is_number(word: str) -> bool:
@@ -194,9 +179,8 @@ def read_batches(
     else:
         tables = json_lines.batches(file, block or BLOCK, workers=workers, columns=columns)
     for table in tables:
-        for field in table.schema:
-            if is_too_deep(field.type):
-                raise too_deep(field.name, str(file))
+        if deep := next((field for field in table.schema if is_too_deep(field.type)), None):
+            raise too_deep(deep.name, str(file))
         yield table
 
 
@@ -221,15 +205,6 @@ def _arrow_batches(file: DataFile, columns: Sequence[str] | None) -> Iterator[pa
             yield decoded(file, pa.Table.from_batches([batch]))
 
 
-def column_names(file: DataFile) -> list[str]:
-    """The names of the columns of a file; of one of JSON lines those of its first lines."""
-    if file.suffix == ".parquet":
-        return list(parquet.read_schema(file).names)
-    if file.suffix == ".arrow":
-        return next((table.column_names for table in _arrow_batches(file, None)), [])
-    return json_lines.first_keys(file, BLOCK)
-
-
 # --- A dataset in chunks --------------------------------------------------------------
 # The chunks of Parquet files are rows of these files. Rows of any other format are parsed once,
 # into a file per chunk. Either way a manifest in the folder of the source says where the cuts are.
@@ -239,14 +214,11 @@ _ROWS, _RANGES, _FILES, _OF = b"rows", b"ranges", b"files", b"of"
 
 
 class InFiles(NamedTuple):
-    """Chunks that are rows of Parquet files."""
-
     files: tuple[DataFile, ...]  # of the dataset
     ranges: tuple[tuple[RowRange, ...], ...]  # of each chunk, its rows of these
     selection: Selection  # the columns that are read, under the names that they get
 
     def read(self, chunk: int, schema: pa.Schema) -> pa.Table:
-        """Some columns of a chunk."""
         tables = []
         for part in self.ranges[chunk]:
             file = self.files[part.file]
@@ -259,8 +231,6 @@ class InFiles(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A dataset, cut into chunks."""
-
     folder: AnyPath  # named by the content; the manifest and, where rows were parsed, the chunks
     rows: tuple[int, ...]  # rows of each chunk
     schema: pa.Schema  # one schema for all of them
@@ -269,19 +239,12 @@ class Source(NamedTuple):
     files: tuple[tuple[str, int], ...] = ()
 
     def first_row(self, chunk: int) -> int:
-        """The number, from 0, of the first row of a chunk."""
         return sum(self.rows[:chunk])
 
     def place(self, row: int) -> str:
-        """What to call a row, given its number from 0."""
         return place_of(row, self.files)
 
     def chunk(self, index: int, columns: Iterable[str] | None = None) -> pa.Table:
-        """One chunk, its columns brought to the common schema.
-
-        Raises:
-            DamagedError: the file of a chunk is damaged.
-        """
         schema = self.schema
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns])
@@ -307,20 +270,7 @@ def place_of(row: int, files: Sequence[tuple[str, int]]) -> str:
 
 
 def chunk_name(index: int) -> str:
-    """File name of a chunk in any step's folder."""
     return f"{index:06d}.arrow"
-
-
-def write_chunks(folder: AnyPath, chunks: Iterable[pa.Table], rows_of_files: Sequence[int]) -> bool:
-    """Write a file per chunk, and then the manifest; False if there is none."""
-    rows, schema = list[int](), pa.schema([])
-    for chunk in chunks:
-        schema = unify([schema, chunk.schema])
-        write_checked(folder / chunk_name(len(rows)), chunk)
-        rows.append(chunk.num_rows)
-    if rows:
-        _write_manifest(folder, without_marks(schema), {_ROWS: rows, _FILES: rows_of_files})
-    return bool(rows)
 
 
 def _write_manifest(folder: AnyPath, schema: pa.Schema, values: Mapping[bytes, object]) -> None:
@@ -365,12 +315,10 @@ class Dataset:
 
     @cached_property
     def files(self) -> list[DataFile]:
-        """Its files, part by part, in each by name."""
         return [file for files in self._parts for file in files]
 
     @cached_property
     def _parts(self) -> list[list[DataFile]]:
-        """The files of each part, as they are when the dataset is opened."""
         paths = [self._paths(part) for part in self.spec.parts]
         if not self.spec.repeats:
             parts = zip(self.spec.parts, paths, strict=True)
@@ -397,7 +345,6 @@ class Dataset:
 
     @cached_property
     def first_tables(self) -> list[tuple[DataFile, pa.Table]]:
-        """The first rows by file, in one schema."""
         self._check_selection()
         found, schema = list[tuple[DataFile, pa.Table]](), pa.schema([])
         for file in self.files:
@@ -409,7 +356,6 @@ class Dataset:
                 break
         if not found:
             raise _empty(self.files)
-        schema = without_marks(schema)
         return [(file, conform(rows, schema)) for file, rows in found]
 
     @property
@@ -419,20 +365,22 @@ class Dataset:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The schema of all rows."""
         self._check_selection()
         schema = pa.schema([])
-        for file, of_file in self._schemas():
-            schema = added(schema, self.spec.selection.schema(of_file, file.suffix), file)
-        return without_marks(schema)
+        for file in self.files:
+            if file.suffix == ".parquet":
+                of_file: Iterable[pa.Schema] = [parquet.read_schema(file)]
+            else:
+                of_file = (table.schema for table in self._read(file))
+            for each in of_file:
+                schema = added(schema, self.spec.selection.schema(each, file.suffix), file)
+        return schema
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of its content."""
         return fingerprint(self.files, self.spec.cache, verify=self.verify)
 
     def chunks(self, cache: AnyPath, *, chunk_rows: int, group_by: GroupColumns) -> Source:
-        """Its chunks, from the cache or cut now."""
         folder = cache / self._folder_name(chunk_rows, group_by)
         check_own_folder(folder)
         found = self.chunks_in(folder)
@@ -444,11 +392,7 @@ class Dataset:
         return found
 
     def chunks_in(self, folder: AnyPath) -> Source | None:
-        """The chunks of a folder; None where one is missing, or they are not of this dataset.
-
-        Raises:
-            DamagedError: the manifest is damaged.
-        """
+        """The chunks of a folder; None where one is missing, or they are not of this dataset."""
         manifest = folder / _MANIFEST
         if not manifest.exists():
             return None
@@ -478,13 +422,11 @@ class Dataset:
         return f"source-{xxhash.xxh3_64_hexdigest(json.dumps(made_of).encode())}"
 
     def table(self) -> pa.Table:
-        """All its rows, in memory."""
         self._check_selection()
         tables = list(self._all_batches())
         if not any(table.num_rows for table in tables):
             raise _empty(self.files)
-        table = one_table(tables)
-        return conform(table, without_marks(table.schema))
+        return one_table(tables)
 
     @cached_property
     def _rows_of_parts(self) -> list[int] | None:
@@ -500,15 +442,22 @@ class Dataset:
             names = [name for name in wanted if name in self.schema.names]
             of_groups = self._columns(names) if names else None
             if ranges := layout.chunks(of_groups, chunk_rows, group_by):
-                rows_of_files = np.diff(layout.first_rows).tolist()
-                rows = [sum(part.rows for part in chunk) for chunk in ranges]
-                values = {_ROWS: rows, _RANGES: ranges, _FILES: rows_of_files}
-                _write_manifest(folder, self.schema, {**values, _OF: self.fingerprint})
+                values = {
+                    _ROWS: [sum(part.rows for part in chunk) for chunk in ranges],
+                    _RANGES: ranges,
+                    _FILES: np.diff(layout.first_rows).tolist(),
+                    _OF: self.fingerprint,
+                }
+                _write_manifest(folder, self.schema, values)
                 return
-        rows_of_files = []
-        chunks = chunked(self._all_batches(rows_of_files), chunk_rows, group_by)
-        if not write_chunks(folder, chunks, rows_of_files):
+        rows, rows_of_files, schema = list[int](), list[int](), pa.schema([])
+        for chunk in chunked(self._all_batches(rows_of_files), chunk_rows, group_by):
+            schema = unify([schema, chunk.schema])
+            write_checked(folder / chunk_name(len(rows)), chunk)
+            rows.append(chunk.num_rows)
+        if not rows:
             raise _empty(self.files)
+        _write_manifest(folder, schema, {_ROWS: rows, _FILES: rows_of_files})
 
     def _all_batches(self, rows_of_files: list[int] | None = None) -> Iterator[pa.Table]:
         """Yield all rows, or those that are drawn; checks that the types of columns go together."""
@@ -532,7 +481,6 @@ class Dataset:
         return (table for _, table in self._named_batches(files))
 
     def _named_batches(self, files: Sequence[DataFile]) -> Iterator[tuple[DataFile, pa.Table]]:
-        """Yield the selected columns of files, table by table."""
         for file in files:
             for table in self._read(file):
                 yield file, self.spec.selection.of(table, file.suffix)
@@ -544,40 +492,31 @@ class Dataset:
         return read_batches(file, workers=self.workers, columns=columns)
 
     def _first_batch(self, file: DataFile) -> Iterator[pa.Table]:
-        """The first table of a file; nothing where it has no rows."""
         columns = self.spec.selection.columns
         return islice(read_batches(file, block=_FIRST_BYTES, rows=_FIRST_ROWS, columns=columns), 1)
 
     def _columns(self, names: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield some columns of all rows, table by table."""
         schema = pa.schema([self.schema.field(name) for name in names])
         selection = self.spec.selection
         for file in self.files:
             for table in read_batches(file, columns=selection.columns_of(names)):
                 yield conform(selection.of(table, file.suffix), schema)
 
-    def _schemas(self) -> Iterator[tuple[DataFile, pa.Schema]]:
-        """Yield the schemas of rows as they are in the files."""
-        for file in self.files:
-            if file.suffix == ".parquet":
-                yield file, parquet.read_schema(file)
-            else:
-                for table in self._read(file):
-                    yield file, table.schema
-
     def _check_selection(self) -> None:
-        """Check that the selected columns are there."""
         selection = self.spec.selection
         missing = [old for old, _ in selection.names or ()]
-        for read in (self._first_batch, self._read):  # Seldom does a column begin further down.
-            for file in self.files if missing else ():
-                for table in read(file):
-                    there = set(missing) - set(selection.missing(table))
-                    missing = [name for name in missing if name not in there]
-                    if not missing:
-                        return
+        # Seldom does a column begin further down.
+        for read, file in product((self._first_batch, self._read), self.files):
+            for table in read(file) if missing else ():
+                there = {*missing}.difference(selection.missing(table))
+                missing = [name for name in missing if name not in there]
+                if not missing:
+                    return
         if missing:
-            names = {name for file in self.files for name in column_names(file)}
+            first = (
+                islice(read_batches(file, block=_FIRST_BYTES, rows=1), 1) for file in self.files
+            )
+            names = {name for tables in first for table in tables for name in table.column_names}
             raise not_there(missing[0], names, self.spec)
 
 

@@ -55,10 +55,7 @@ def is_of_store(error: OSError) -> bool:
 def store_errors(path: RemotePath, done: str, *, content: bool = False) -> Iterator[None]:
     """Report what a store answers in one line; a file that is not there stays an OSError.
 
-    Args:
-        path: of the file or folder.
-        done: what is being done with it, such as `read`.
-        content: whether errors may also be about what is in the file; these stay as they are.
+    With `content`, errors may also be about what is in the file; these stay as they are.
     """
     try:
         yield
@@ -104,8 +101,6 @@ _ATTEMPTS = 5
 
 
 class Stat(NamedTuple):
-    """What a store knows of a file, under the names of `os.stat`."""
-
     st_size: int  # in bytes
     st_mtime_ns: int  # when it was last written, in nanoseconds since 1970; 0: unknown
 
@@ -227,18 +222,16 @@ class RemotePath:
     # Reading and writing
 
     def open_input(self) -> Any:
-        """The file, to be read from any place: a pyarrow file."""
         with store_errors(self, "read"):
             return self.filesystem.open_input_file(self._place)
 
     def read_bytes(self) -> bytes:
         with store_errors(self, "read"):
-            try:
-                with self.filesystem.open_input_file(self._place) as file:
-                    return bytes(file.readall())
-            except ValueError:  # Of Google's store: it was replaced between opening and reading it.
-                with self.filesystem.open_input_file(self._place) as file:
-                    return bytes(file.readall())
+            # In Google's store, it may be replaced between opening and reading it.
+            with suppress(ValueError), self.filesystem.open_input_file(self._place) as file:
+                return bytes(file.readall())
+            with self.filesystem.open_input_file(self._place) as file:
+                return bytes(file.readall())
 
     def read_text(self, encoding: str = "utf-8") -> str:
         return self.read_bytes().decode(encoding)
@@ -269,7 +262,6 @@ class RemotePath:
                 raise
 
     def remove_folder(self) -> None:
-        """Remove all that is in a folder; nothing where there is none."""
         with store_errors(self, "removed"), suppress(FileNotFoundError):
             # In Google's store, `delete_dir` fails where there is no folder; in S3, the other call
             # leaves an empty one.
@@ -280,11 +272,9 @@ class RemotePath:
 
     @property
     def filesystem(self) -> Any:
-        """The `pyarrow.fs` file system in which the path is."""
         return _filesystem(self.scheme, self._bucket, self.query)
 
     def no_bucket(self, done: str) -> DataError:
-        """The error where what was to be `done` needs a bucket that is not there."""
         bucket = self._bucket.rpartition("@")[2]
         return DataError(f"{self} cannot be {done}: there is no bucket '{bucket}'", _OTHER_PATH)
 
@@ -405,8 +395,7 @@ _ASKS, _HAS = "asks", "has"
 def leased(path: RemotePath, is_taken: Callable[[], object] = lambda: None) -> Iterator[RemotePath]:
     """Have a lease for the time of the block, as soon as no other process has it.
 
-    Yields:
-        The claim. Once it does not exist any more, the lease is lost.
+    Once the claim does not exist any more, the lease is lost.
     """
     claim = path.with_name(f"{path.name}-{uuid.uuid4().hex}")
     try:
@@ -425,7 +414,6 @@ def leased(path: RemotePath, is_taken: Callable[[], object] = lambda: None) -> I
 
 
 def _acquire(claim: RemotePath, path: RemotePath, is_taken: Callable[[], object]) -> None:
-    """Write a claim, again and again, until there is no other."""
     seen = dict[RemotePath, tuple[str, float]]()
     for number in count():
         claim.write_text(f"{_ASKS} {number}")

@@ -16,7 +16,7 @@ import pyarrow as pa
 import xxhash
 
 from ...operators import DataError
-from ...operators.columns import beginnings, column_of, find_path, is_list
+from ...operators.columns import beginnings, column_of, find_path
 from ...operators.errors import needs, shown, suggest
 from ...operators.json_text import parse_json
 from .files import (
@@ -48,7 +48,6 @@ class Selection(NamedTuple):
 
     @property
     def columns(self) -> list[str] | None:
-        """What files are asked for; None: all columns."""
         return None if self.names is None else self.columns_of(new for _, new in self.names)
 
     def columns_of(self, names: Iterable[str]) -> list[str]:
@@ -63,25 +62,18 @@ class Selection(NamedTuple):
     def of(self, table: pa.Table, suffix: str) -> pa.Table:
         """The selected columns of a table of a file, those of them that it has."""
         if self.names is not None:
-            found = {}
-            for path, name in self.names:
-                values = find_path(table, path)
-                if values is not None:
-                    found[_field_at(table.schema, path).with_name(name)] = values
-            if found:
-                table = pa.table(list(found.values()), schema=pa.schema(list(found)))
-            else:  # A table without columns would have no rows.
-                table = pa.table({self.names[0][1]: pa.nulls(table.num_rows)})
+            found = {name: find_path(table, path) for path, name in self.names}
+            there = {name: values for name, values in found.items() if values is not None}
+            # A table without columns would have no rows.
+            table = pa.table(there or {self.names[0][1]: pa.nulls(table.num_rows)})
         if self.with_suffix and SUFFIX not in table.column_names:
             table = table.append_column(SUFFIX, pa.repeat(suffix, table.num_rows))
         return table
 
     def schema(self, schema: pa.Schema, suffix: str) -> pa.Schema:
-        """The schema of the selected columns of a file, given its own."""
         return self.of(schema.empty_table(), suffix).schema if len(schema) else schema
 
     def renamed(self, names: Iterable[str]) -> list[str]:
-        """What columns of the files are called, those of them that are selected."""
         if self.names is None:
             return list(names)
         new = dict(self.names)
@@ -92,25 +84,7 @@ class Selection(NamedTuple):
         return [path for path, _ in self.names or () if find_path(table, path) is None]
 
 
-def _field_at(fields: Iterable[pa.Field], path: str) -> pa.Field:
-    """The field of a schema at a path that it has, with its metadata."""
-    there = {field.name: field for field in fields}
-    name = column_of(path, there)
-    assert name is not None
-    return _within(there[name], path[len(name) + 1 :])
-
-
-def _within(field: pa.Field, path: str) -> pa.Field:
-    kind = field.type
-    if not path or pa.types.is_null(kind):
-        return field
-    if is_list(kind):
-        return pa.field(field.name, pa.list_(_within(kind.value_field, path)))
-    return _field_at(kind, path)
-
-
 def not_there(path: str, columns: Collection[str], dataset: object) -> DataError:
-    """The error for a selected column that is in no file."""
     right = suggest(path, columns) or f"there are: {', '.join(sorted(columns))}"
     column = column_of(path, columns)
     if column is not None:
@@ -166,7 +140,6 @@ def is_matched(file: AnyPath, pattern: AnyPath) -> bool:
 
 
 def _search(folder: AnyPath, left: Collection[_Parts]) -> Iterator[AnyPath]:
-    """Yield the files of a folder that match what is left of a pattern there."""
     kinds = _listed(folder)
     for export in exports_in_parts(folder, kinds):
         if any(_after(left, export.name)):
@@ -249,8 +222,6 @@ _MOST_SPLITS = 8
 
 
 class DatasetPart(NamedTuple):
-    """Files that are read one after another."""
-
     # a file, a folder of files, a pattern such as `data/*.parquet`, or one of the hub
     path: AnyPath | HubDataset
     weight: float = 1.0  # the share of rows that are taken, where the dataset has a limit of them
@@ -261,8 +232,6 @@ class DatasetPart(NamedTuple):
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """What is read as one dataset."""
-
     parts: tuple[DatasetPart, ...]  # read one after another
     # which files of a folder or pattern are read; empty: all that can be
     suffixes: tuple[str, ...] = ()
@@ -276,7 +245,6 @@ class DatasetSpec:
 
     @classmethod
     def of(cls, dataset: AnyPath | DatasetSpec) -> DatasetSpec:
-        """A path, or what is a specification already."""
         return dataset if isinstance(dataset, DatasetSpec) else cls((DatasetPart(dataset),))
 
     def __str__(self) -> str:
@@ -391,7 +359,6 @@ def _exists(path: AnyPath) -> bool:
 
 
 def _clash(path: AnyPath, export: AnyPath) -> bool:
-    """Whether an export, an absolute path, would be read with a path, or replace a part of it."""
     if not is_pattern(path):
         above = path.resolve()
         return export == above or above in export.parents or export in above.parents
@@ -425,11 +392,6 @@ class HubDataset:
 
     @classmethod
     def parse(cls, text: str) -> HubDataset:
-        """The dataset of `hf://datasets/openai/gsm8k?config=main&split=train`.
-
-        Raises:
-            ValueError: it is none, or has an unknown option.
-        """
         name, _, query = text.removeprefix(SCHEME).partition("?")
         if not text.startswith(SCHEME) or not name.strip("/") or name.count("/") > 1:
             raise ValueError(f"write it as {SCHEME}OWNER/NAME?split=train")
@@ -444,7 +406,6 @@ class HubDataset:
         return cls(name, **options)
 
     def file(self, cache: AnyPath) -> AnyPath:
-        """The Parquet file of its rows, which is downloaded where it is missing."""
         key = xxhash.xxh3_64_hexdigest(json.dumps(asdict(self)).encode())
         path = cache / f"hub-{key}.parquet"
         if not path.exists():
@@ -453,11 +414,7 @@ class HubDataset:
 
 
 def download(dataset: HubDataset, path: AnyPath) -> int:
-    """Write a split of a dataset to a Parquet or JSON Lines file.
-
-    Returns:
-        The number of rows.
-    """
+    """Write a split of a dataset to a Parquet or JSON Lines file: the number of its rows."""
     if path.suffix not in (".parquet", ".jsonl"):
         raise DataError(f"{path} has no known format", "end it in .parquet or .jsonl")
     rows = _load(dataset)

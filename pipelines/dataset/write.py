@@ -61,7 +61,6 @@ HASHES = ("__dj__hash", "__dj__minhash", "__dj__simhash", "__dj__imagehash", "__
 
 
 def exported(names: Iterable[str], *, keep_stats: bool, keep_hashes: bool) -> list[str]:
-    """Those of some columns that an export has, in their order."""
     dropped = {*(() if keep_stats else KINDS), *(() if keep_hashes else HASHES)}
     return [name for name in names if name not in dropped]
 
@@ -88,7 +87,6 @@ def filled(table: pa.Table) -> pa.Table:
 
 
 def with_column(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """The table with a column in the place of the one of that name, or at the end."""
     if name not in table.column_names:
         return table.append_column(name, column)
     return table.set_column(table.column_names.index(name), name, column)
@@ -116,20 +114,16 @@ def mark_written(
 
 
 class WrittenByRuns(NamedTuple):
-    """What runs have written of a dataset, as far as is known."""
-
     columns: frozenset[str] = frozenset()  # that steps have written
     # by column that steps have written, those from which it was computed
     origins: Mapping[str, frozenset[str]] = MappingProxyType({})
 
 
 def written_columns(dataset: AnyPath | DatasetSpec) -> frozenset[str]:
-    """The columns of a dataset that steps have written, see `written_of`."""
     return written_of(dataset).columns
 
 
 def written_of(dataset: AnyPath | DatasetSpec) -> WrittenByRuns:
-    """What runs have written of a dataset."""
     spec = DatasetSpec.of(dataset)
     if not spec.paths or len(spec.paths) < len(spec.parts):
         return WrittenByRuns()  # A dataset of the hub is no export.
@@ -201,10 +195,7 @@ _CACHE = ".rejuice"
 
 
 def default_cache(export_path: AnyPath) -> Path:
-    """Return where the results of a run are kept unless another place is given: `.rejuice`.
-
-    It is beside the export or, where that is in an object store, in the working directory.
-    """
+    """Beside the export or, where that is in an object store, in the working directory."""
     return Path() / _CACHE if isinstance(export_path, RemotePath) else export_path.parent / _CACHE
 
 
@@ -226,7 +217,6 @@ def parts_of(export_path: AnyPath) -> list[AnyPath]:
 
 
 def write_parts_list(folder: AnyPath, rows: Mapping[str, int]) -> None:
-    """Write the list of the parts of an export, the last of its files."""
     parts = [{"file": name, "rows": n} for name, n in rows.items()]
     content = json.dumps({"rows": sum(rows.values()), "parts": parts}, indent=1)
     write_file(folder / PARTS_LIST, f"{content}\n")
@@ -234,39 +224,31 @@ def write_parts_list(folder: AnyPath, rows: Mapping[str, int]) -> None:
 
 def check_export_path(recipe: Path, export_path: AnyPath, dataset: AnyPath | DatasetSpec) -> None:
     """Refuse an unknown format, and an export that would overwrite the dataset or other files."""
+    known = ", ".join(_WRITERS)
     if not export_path.name or not (is_folder(export_path) or export_path.suffix in _WRITERS):
-        known = ", ".join(_WRITERS)
         raise RecipeError(
             f"export_path {export_path} has no known format",
             f"end it in {known}, or name a folder, without a dot",
         )
-    if is_folder(export_path):
-        _check_folder(export_path)
+    if is_folder(export_path) and export_path.exists():
+        if not export_path.is_dir():
+            raise RecipeError(
+                f"export_path {export_path} is a file without a suffix",
+                f"name a folder, or a file that ends in {known}",
+            )
+        every: Iterable[AnyPath] = export_path.iterdir()
+        for path in sorted(every, key=str):
+            if not is_part(path) and path.name != PARTS_LIST:  # It is going to be replaced.
+                raise RecipeError(
+                    f"export_path {export_path} is a folder with other files, such as {path.name}",
+                    "name a folder that is empty or does not exist",
+                )
     if DatasetSpec.of(dataset).clashes(export_path):
         raise RecipeError(
             f"export_path {export_path} would write over the dataset, or into its folder",
             "give another export_path",
             where=str(recipe),
         )
-
-
-def _check_folder(export_path: AnyPath) -> None:
-    """Refuse a folder with anything that is no part of an export: it is going to be replaced."""
-    if not export_path.exists():
-        return
-    if not export_path.is_dir():
-        known = ", ".join(_WRITERS)
-        raise RecipeError(
-            f"export_path {export_path} is a file without a suffix",
-            f"name a folder, or a file that ends in {known}",
-        )
-    every: Iterable[AnyPath] = export_path.iterdir()
-    for path in sorted(every, key=str):
-        if not is_part(path) and path.name != PARTS_LIST:
-            raise RecipeError(
-                f"export_path {export_path} is a folder with other files, such as {path.name}",
-                "name a folder that is empty or does not exist",
-            )
 
 
 @contextmanager
@@ -327,7 +309,6 @@ _WRITERS = {".parquet": _parquet, ".arrow": _arrow, ".jsonl": _jsonl}
 
 
 def exported_rows(export: AnyPath, *, mapped: bool = True) -> pa.Table:
-    """The rows of an export."""
     in_parts = is_folder(export)
     parts = parts_of(export) if in_parts else [export]
     for part in parts if in_parts else ():

@@ -33,12 +33,9 @@ _BATCH = 200
 
 
 def trajectories(options: DemoOptions) -> Iterator[dict[str, Any]]:
-    """Yield one row per trajectory, as `agent_rollout_mapper` exports them, without token ids.
+    """One row per trajectory, as `agent_rollout_mapper` exports them, without token ids.
 
     One trajectory in fifty ends because its calculator is out of order.
-
-    Raises:
-        RejuiceError: there is no such split or level, or there are fewer problems.
     """
     made = problems(options.seed, options.split, options.prompts, options.levels)
     while batch := list(islice(made, _BATCH)):
@@ -95,7 +92,6 @@ async def _out_of_order(given: Any, task: Any) -> Any:
 
 
 def _actions(problem: Problem, agent: str, seed: int, k: int) -> Iterator[str]:
-    """Yield what an agent writes, turn by turn."""
     rng = seeded(seed, k, agent, problem.question)
     steps = worked(problem, rng, slips=_SLIPS[agent])
     if agent == "lost":

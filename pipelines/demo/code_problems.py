@@ -45,8 +45,6 @@ _WORDS = ("apple", "river", "stone", "cloud", "paper", "green", "table", "seven"
 
 
 class CodeTemplate(NamedTuple):
-    """A programming problem without its numbers."""
-
     name: str  # of the function
     parameter: str  # of the function, a key of the ways to read it
     task: str  # what the function does, with slots for three numbers and a letter
@@ -59,8 +57,6 @@ CODE_TEMPLATES = tuple(CodeTemplate(**each) for each in read_texts("code.yaml"))
 
 
 class CodeProblem(NamedTuple):
-    """A programming problem."""
-
     question: str  # the text
     template: CodeTemplate  # what it was made of
     result: str  # the right result, as an expression
@@ -69,12 +65,10 @@ class CodeProblem(NamedTuple):
 
     @property
     def code(self) -> str:
-        """The solution."""
         return _program(self, f"    return {self.result}\n")
 
     @property
     def assertions(self) -> list[str]:
-        """The tests as statements."""
         return [
             f"assert {self.template.name}({given!r}) == {result}" for given, result in self.cases
         ]
@@ -88,11 +82,7 @@ class CodeProblem(NamedTuple):
 
 
 def code_problems(seed: int, split: Split, n: int) -> Iterator[CodeProblem]:
-    """The first `n` problems of a split with different questions; no two splits share one.
-
-    Raises:
-        RejuiceError: there is no such split, or there are fewer problems.
-    """
+    """The first `n` problems of a split with different questions; no two splits share one."""
     check_asked(split, LEVELS)
     made = partial(_problem, seed, split)
     return distinct(made, n, "problems", lambda each: each.question)
@@ -130,7 +120,6 @@ def _problem(seed: int, split: Split, i: int) -> CodeProblem | None:
 
 
 def _value(expression: str, parameter: str, argument: Argument) -> int:
-    """Return the value of an expression of a template."""
     found: int = eval(expression, {parameter: argument})
     return found
 

@@ -15,8 +15,7 @@ from ...operators.columns import ROW_CONTRACT
 from ..dataset.write import writer
 from .code_problems import CodeProblem, code_problems, programs
 from .lookup import lookup_tasks
-from .numbers import number_questions
-from .problems import DemoOptions, Problem, problems
+from .problems import DemoOptions, Problem, number_questions, problems
 from .solvers import respond, solver_of
 
 DemoRow: TypeAlias = dict[str, Any]
@@ -137,20 +136,12 @@ _DATASETS: Mapping[Name, _Demo] = {
 
 
 def check_format(path: Path) -> None:
-    """
-    Raises:
-        RejuiceError: the suffix of a path is of no known format.
-    """
     if path.suffix not in _FORMATS:
         raise RejuiceError(f"{path} has no known format", f"end it in {', '.join(_FORMATS)}")
 
 
 def write_dataset(path: Path, name: Name, options: DemoOptions) -> None:
-    """Write a row per problem, or per trajectory, to a file, whose suffix is the format.
-
-    Raises:
-        RejuiceError: there is no such format, split or level, or there are fewer problems.
-    """
+    """Write a row per problem, or per trajectory, to a file, whose suffix is the format."""
     check_format(path)
     rows, schema = _DATASETS[name].rows(options), _DATASETS[name].schema
     with writer(path, schema) as write:
@@ -162,9 +153,6 @@ def first_rows(name: Name, options: DemoOptions, most: int = 100) -> pa.Table:
     """The first rows that `write_dataset` would write, at most `most` of them.
 
     It makes no array from Python's values, for which Arrow loads pandas.
-
-    Raises:
-        RejuiceError: as `write_dataset`, but the problems that there are are not counted.
     """
     from pyarrow import json as arrow_json
 

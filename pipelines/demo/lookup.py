@@ -46,15 +46,11 @@ _Item = TypeVar("_Item")
 
 
 class Lookup(NamedTuple):
-    """A step that finds a document."""
-
     query: str  # words that only this document has all of
     document: str  # what the search gives
 
 
 class LookupTask(NamedTuple):
-    """A task with its solution."""
-
     question: str  # the text
     answer: int  # the right answer, a whole number above 0
     documents: tuple[str, ...]  # all different, in no order
@@ -67,9 +63,6 @@ class LookupTask(NamedTuple):
 def lookup_task(seed: int, split: Split, i: int) -> LookupTask:
     """Task `i` of a split, which depends on the arguments and on nothing else.
 
-    Raises:
-        RejuiceError: there is no such split.
-
     Example:
         >>> lookup_task(0, "train", 4).question
         'How many marbles does Emma have?'
@@ -79,17 +72,12 @@ def lookup_task(seed: int, split: Split, i: int) -> LookupTask:
 
 
 def lookup_tasks(seed: int, split: Split, n: int) -> Iterator[LookupTask]:
-    """The first `n` tasks of a split that differ in question or answer, as prompts do.
-
-    Raises:
-        RejuiceError: there are fewer different tasks.
-    """
+    """The first `n` tasks of a split that differ in question or answer, as prompts do."""
     made = partial(lookup_task, seed, split)
     return distinct(made, n, "look-up tasks", lambda task: f"{task.question} {task.answer}")
 
 
 def make_task(rng: random.Random, people: Sequence[str]) -> LookupTask:
-    """Return a task about three of these people."""
     world = _world(rng, people)
     kind = pick(rng, KINDS)
     asked = _ASKED[kind](rng, world)
@@ -105,8 +93,6 @@ def make_task(rng: random.Random, people: Sequence[str]) -> LookupTask:
 
 
 class _World(NamedTuple):
-    """What is true in a task."""
-
     people: list[str]  # three
     thing: str  # what every one of them has
     good: str  # what every shop sells
@@ -127,7 +113,7 @@ class _Asked(NamedTuple):
 
 
 def _world(rng: random.Random, people: Sequence[str]) -> _World:
-    """Return a world; of its six counts and of its six prices one is in no document."""
+    """Of its six counts and of its six prices one is in no document."""
     chosen, shops = _drawn(rng, people, 3), _drawn(rng, SHOPS, 3)
     things, goods = _drawn(rng, WORDS["things"], 2), _drawn(rng, GOODS, 2)
     owned = [(who, what) for what in things for who in chosen][:-1]
@@ -182,6 +168,5 @@ _ASKED = {"count": _count, "price": _price, "pair": _pair, "hops": _hops}
 
 
 def _drawn(rng: random.Random, items: Sequence[_Item], n: int) -> list[_Item]:
-    """Return some of the items, all different, in any order."""
     rest = list(items)
     return [rest.pop(int(rng.random() * len(rest))) for _ in range(n)]

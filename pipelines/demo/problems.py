@@ -1,4 +1,6 @@
-"""Arithmetic word problems with worked solutions: each is made from its index, without end.
+"""Arithmetic word problems with worked solutions, and short questions about small numbers.
+
+Each is made from its index, without end.
 
 No two splits share a problem, by construction: each has names of its own; a template with given
 numbers belongs to one split, chosen by their hash; and some templates are in the test split only.
@@ -9,6 +11,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
@@ -20,14 +23,21 @@ from ...operators import RejuiceError
 # --- Texts ----------------------------------------------------------------------------
 
 
+Split = Literal["train", "validation", "test"]
+Operation = Literal["+", "-", "*", "/"]
+
+
 class Line(NamedTuple):
-    """One line of a worked solution."""
+    """A line of a worked solution. Operands are numbers, letters of the question, or earlier
+    results, such as `r1`."""
 
     sentence: str  # its text
-    operation: str  # `LEFT OP RIGHT`, with numbers, letters and earlier results
+    left: str
+    operation: Operation
+    right: str
     # whether the operation follows from a comparison, which can be taken the wrong way round: B has
     # 3 more than A
-    compares: bool = False
+    compares: bool
 
 
 class Template(NamedTuple):
@@ -36,18 +46,28 @@ class Template(NamedTuple):
     name: str
     question: str
     lines: tuple[Line, ...]
+    letters: tuple[str, ...]  # its numbers, in the order of the question
+    held_out: bool  # whether it is for the test alone
 
 
 def read_texts(name: str) -> Any:
-    """Read a YAML file of this folder."""
     text = Path(__file__).with_name(name).read_text("utf-8")
     return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-def _template(name: str, question: str, lines: list[dict[str, Any]]) -> Template:
-    return Template(name, question, tuple(Line(**line) for line in lines))
+def _templates(given: Any, *, held_out: bool) -> Iterator[Template]:
+    for each in given:
+        letters = tuple(_NUMBER.findall(each["question"]))
+        lines = tuple(map(_line, each["lines"]))
+        yield Template(each["name"], each["question"], lines, letters, held_out)
 
 
+def _line(given: Any) -> Line:
+    left, operation, right = given["operation"].split()
+    return Line(given["sentence"], left, operation, right, given.get("compares", False))
+
+
+_NUMBER = re.compile(r"\{([a-dkmvwy])\}")
 _TEXTS = read_texts("arithmetic.yaml")
 RANGES: Mapping[str, Sequence[int]] = _TEXTS["ranges"]
 """Least and greatest value of each number, by its letter."""
@@ -55,15 +75,12 @@ NAMES: Mapping[str, Sequence[str]] = _TEXTS["names"]
 """Who appears in the problems of each split; nobody appears in two."""
 WORDS: Mapping[str, Sequence[str]] = _TEXTS["words"]
 """What a slot for a thing is filled with."""
-TEMPLATES = tuple(_template(**each) for each in _TEXTS["templates"])
+TEMPLATES = tuple(_templates(_TEXTS["templates"], held_out=False))
 """Templates of all splits."""
-HELD_OUT = tuple(_template(**each) for each in _TEXTS["held_out"])
+HELD_OUT = tuple(_templates(_TEXTS["held_out"], held_out=True))
 """Templates of the test split alone."""
 
 # --- Random numbers for a template, such that each step gives a whole number ----------
-
-Split = Literal["train", "validation", "test"]
-Operation = Literal["+", "-", "*", "/"]
 
 SPLITS: tuple[Split, ...] = get_args(Split)
 """All splits."""
@@ -71,41 +88,44 @@ SPLITS: tuple[Split, ...] = get_args(Split)
 LEVELS = (1, 2, 3, 4)
 """All levels: numbers of steps."""
 
-_OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 _SHARES: tuple[Split, ...] = ("train", "train", "validation", "test")
 _LARGEST = 500
-_NUMBER = re.compile(r"\{([a-dkmvwy])\}")
 _Item = TypeVar("_Item")
 
 
-class ParsedTemplate(NamedTuple):
-    """A template, parsed once for sampling its numbers."""
-
-    template: Template  # what it was made from
-    held_out: bool  # whether it is for the test alone
-    letters: tuple[str, ...]  # its numbers, in the order of the question
-    # for each of them, the least value and how many values there are
-    ranges: tuple[tuple[int, int], ...]
-    constants: tuple[int, ...]  # the numbers written in its operations
-    # left, operation, right; the operands are places in the list of the numbers, the constants and
-    # the results so far
-    operations: tuple[tuple[int, Operation, int], ...]
-
-
-def sample_numbers(rng: random.Random, parsed: ParsedTemplate, split: Split) -> list[int]:
-    """Return numbers that belong to the split, then the constants, then the results, all whole."""
-    unit, given = rng.random, len(parsed.letters)
+def sample_numbers(rng: random.Random, template: Template, split: Split) -> dict[str, int]:
+    """Numbers that belong to the split, by letter, then the results, all whole."""
+    unit, ranges = rng.random, {letter: RANGES[letter] for letter in template.letters}
     while True:
-        values = [least + int(unit() * count) for least, count in parsed.ranges]
-        values += parsed.constants
-        if _solve(values, parsed) and (
-            parsed.held_out or split_of(parsed.template.name, values[:given]) == split
+        values = {
+            letter: least + int(unit() * (1 + greatest - least))
+            for letter, (least, greatest) in ranges.items()
+        }
+        numbers = list(values.values())
+        if _solve(values, template) and (
+            template.held_out or split_of(template.name, numbers) == split
         ):
             return values
 
 
+def _operands(line: Line, values: Mapping[str, int]) -> list[int]:
+    return [int(name) if name.isdigit() else values[name] for name in (line.left, line.right)]
+
+
+def _solve(values: dict[str, int], template: Template) -> bool:
+    """Add the results; False where one is a fraction, or does not fit into its sentence."""
+    for place, line in enumerate(template.lines, 1):
+        left, right = _operands(line, values)
+        result = calculate(left, line.operation, right)
+        # From 2 on, so that every noun is a plural and no operand is trivial.
+        if not 2 <= result <= _LARGEST or (line.operation == "/" and result * right != left):
+            return False
+        values[f"r{place}"] = result
+    return True
+
+
 def calculate(left: int, operation: str, right: int) -> int:
-    """Return the result: a division is rounded down, and nothing is below 0."""
+    """A division is rounded down, and nothing is below 0."""
     if operation == "+":
         return left + right
     if operation == "-":
@@ -114,12 +134,10 @@ def calculate(left: int, operation: str, right: int) -> int:
 
 
 def seeded(*key: object) -> random.Random:
-    """Return a generator that depends on `key` alone."""
     return random.Random(hashed("/".join(map(str, key))))
 
 
 def hashed(text: str) -> int:
-    """Return a 64-bit hash that is the same everywhere."""
     return int(xxhash.xxh3_64_intdigest(text.encode()))
 
 
@@ -129,53 +147,18 @@ def pick(rng: random.Random, items: Sequence[_Item]) -> _Item:
 
 
 def split_of(template: str, numbers: Sequence[int]) -> Split:
-    """Return the only split in which a template may have these numbers."""
     return _SHARES[hashed(f"{template}{tuple(numbers)}") % len(_SHARES)]
 
 
-def _parsed(template: Template) -> ParsedTemplate:
-    letters = tuple(_NUMBER.findall(template.question))
-    operations = [line.operation.split() for line in template.lines]
-    constants = [name for parts in operations for name in parts[::2] if name.isdigit()]
-    results = [f"r{place}" for place in range(1, len(operations) + 1)]
-    places = {name: place for place, name in enumerate([*letters, *constants, *results])}
-    return ParsedTemplate(
-        template,
-        template in HELD_OUT,
-        letters,
-        tuple((RANGES[letter][0], 1 + RANGES[letter][1] - RANGES[letter][0]) for letter in letters),
-        tuple(map(int, constants)),
-        tuple((places[left], _operation(name), places[right]) for left, name, right in operations),
-    )
-
-
-def _operation(name: str) -> Operation:
-    return next(known for known in _OPERATIONS if known == name)
-
-
-def _solve(values: list[int], parsed: ParsedTemplate) -> bool:
-    """Append the results; False where one is a fraction, or does not fit into its sentence."""
-    for left, operation, right in parsed.operations:
-        result = calculate(values[left], operation, values[right])
-        # From 2 on, so that every noun is a plural and no operand is trivial.
-        if not 2 <= result <= _LARGEST:
-            return False
-        if operation == "/" and result * values[right] != values[left]:
-            return False
-        values.append(result)
-    return True
-
-
-PARSED_TEMPLATES = {
+_TEMPLATES = {
     (split, level): [
-        _parsed(template)
-        for template in (*TEMPLATES, *(HELD_OUT if split == "test" else ()))
-        if len(template.lines) == level
+        each
+        for each in (*TEMPLATES, *(HELD_OUT if split == "test" else ()))
+        if len(each.lines) == level
     ]
     for split in SPLITS
     for level in LEVELS
 }
-"""Templates by split and level."""
 
 
 # --- Problems -------------------------------------------------------------------------
@@ -194,8 +177,6 @@ class DemoOptions(NamedTuple):
 
 
 class SolutionStep(NamedTuple):
-    """One operation of a solution."""
-
     left: int  # the left operand
     operation: Operation  # what is done
     right: int  # the right operand
@@ -212,8 +193,6 @@ class SolutionStep(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A problem with its solution."""
-
     question: str  # the text
     answer: str  # the worked solution; its last line is `#### ` and the reference
     level: int  # how many steps it takes, 1 to 4
@@ -228,11 +207,6 @@ class Problem(NamedTuple):
 
 
 def check_asked(split: str, levels: Sequence[int]) -> None:
-    """Check that there are a split and levels.
-
-    Raises:
-        RejuiceError: there is no such split or level.
-    """
     if split not in SPLITS:
         raise RejuiceError(f"no split '{split}'", f"name one of {', '.join(SPLITS)}")
     if not levels or not set(levels) <= set(LEVELS):
@@ -242,9 +216,6 @@ def check_asked(split: str, levels: Sequence[int]) -> None:
 def problem(seed: int, split: Split, i: int, levels: Sequence[int] = LEVELS) -> Problem:
     """Problem `i` of a split, which depends on the arguments and on nothing else.
 
-    Raises:
-        RejuiceError: there is no such split or level.
-
     Example:
         >>> problem(0, "train", 1, levels=(1,)).question
         'Ivy buys 3 eggs. Each one costs 18 dollars. How many dollars does Ivy pay?'
@@ -252,18 +223,14 @@ def problem(seed: int, split: Split, i: int, levels: Sequence[int] = LEVELS) -> 
     check_asked(split, levels)
     rng = seeded(seed, split, i)
     level = pick(rng, levels)
-    parsed = pick(rng, PARSED_TEMPLATES[split, level])
-    return _written(rng, parsed, split, sample_numbers(rng, parsed, split))
+    template = pick(rng, _TEMPLATES[split, level])
+    return _written(rng, template, split, sample_numbers(rng, template, split))
 
 
 def problems(
     seed: int, split: Split, n: int, levels: Sequence[int] = (1, 2, 3)
 ) -> Iterator[Problem]:
-    """Yield the first `n` problems of a split with different questions; a repeated one is left out.
-
-    Raises:
-        RejuiceError: these levels have fewer different problems.
-    """
+    """The first `n` problems of a split with different questions; a repeated one is left out."""
     what = f"problems of levels {_listed(levels)}"
     return distinct(lambda i: problem(seed, split, i, levels), n, what, lambda made: made.question)
 
@@ -271,13 +238,7 @@ def problems(
 def distinct(
     make: Callable[[int], _Item | None], n: int, what: str, key: Callable[[_Item], str]
 ) -> Iterator[_Item]:
-    """Yield the first `n` of what is made, from 0 on, with different keys; None is left out.
-
-    Memory holds one hash of each.
-
-    Raises:
-        RejuiceError: there are fewer; `what` says of what.
-    """
+    """The first `n` of what is made, from 0 on, with different keys; None is left out."""
     seen = set[int]()
     repeats = i = 0
     while len(seen) < n:
@@ -292,15 +253,7 @@ def distinct(
 
 
 def parse_levels(text: str) -> tuple[int, ...]:
-    """Levels as written on a command line.
-
-    Raises:
-        RejuiceError: not numbers with commas between them.
-
-    Example:
-        >>> parse_levels("1,3")
-        (1, 3)
-    """
+    """Levels as written on a command line, such as `1,3`."""
     try:
         return tuple(map(int, text.split(",")))
     except ValueError:
@@ -308,48 +261,110 @@ def parse_levels(text: str) -> tuple[int, ...]:
 
 
 def _written(
-    rng: random.Random, parsed: ParsedTemplate, split: Split, values: list[int]
+    rng: random.Random, template: Template, split: Split, values: Mapping[str, int]
 ) -> Problem:
     people = list(NAMES[split])
     words = {slot: people.pop(int(rng.random() * len(people))) for slot in "ABC"}
     words.update((slot, pick(rng, choice)) for slot, choice in WORDS.items())
-    numbers = values[: len(parsed.letters)]
-    steps = _steps(parsed, values, words)
+    numbers = {letter: values[letter] for letter in template.letters}
+    steps = tuple(_steps(template, values, words))
     sentences = [step.sentence.format(step=step.equation) for step in steps]
     return Problem(
-        question=parsed.template.question.format(
-            **words, **dict(zip(parsed.letters, numbers, strict=True))
-        ),
-        answer="\n".join([*sentences, f"#### {values[-1]}"]),
+        question=template.question.format(**words, **numbers),
+        answer="\n".join([*sentences, f"#### {steps[-1].result}"]),
         level=len(steps),
         steps=steps,
-        template=parsed.template.name,
-        numbers=tuple(numbers),
+        template=template.name,
+        numbers=tuple(numbers.values()),
     )
 
 
 def _steps(
-    parsed: ParsedTemplate, values: list[int], words: dict[str, str]
-) -> tuple[SolutionStep, ...]:
-    first = len(parsed.letters) + len(parsed.constants)
-    return tuple(
-        SolutionStep(
-            left=values[left],
-            operation=operation,
-            right=values[right],
-            result=values[first + place],
-            uses=(
-                left - first if left >= first else None,
-                right - first if right >= first else None,
-            ),
-            compares=line.compares,
-            sentence=line.sentence.format(step="{step}", **words),
+    template: Template, values: Mapping[str, int], words: Mapping[str, str]
+) -> Iterator[SolutionStep]:
+    for place, line in enumerate(template.lines, 1):
+        left, right = _operands(line, values)
+        first, second = (
+            int(name[1:]) - 1 if name.startswith("r") else None for name in (line.left, line.right)
         )
-        for place, (line, (left, operation, right)) in enumerate(
-            zip(parsed.template.lines, parsed.operations, strict=True)
+        sentence = line.sentence.format(step="{step}", **words)
+        result = values[f"r{place}"]
+        yield SolutionStep(
+            left, line.operation, right, result, (first, second), line.compares, sentence
         )
-    )
 
 
 def _listed(levels: Sequence[int]) -> str:
     return ", ".join(map(str, levels)) or "none"
+
+
+# --- Questions ------------------------------------------------------------------------
+# They are at the level of a language model of some hundred million parameters, which has no use for
+# worded problems.
+
+_SUMS = {2: (1, 20), 3: (1, 99), 4: (2, 99)}
+"""Levels from 2 on: how many signs there are, and the largest number."""
+
+
+class NumberQuestion(NamedTuple):
+    """A question with its answer: a whole number from 0."""
+
+    question: str  # such as `What is 23 + 45 - 6?`
+    answer: str  # the number
+    level: int  # 1 to 4
+
+
+def number_question(seed: int, split: Split, i: int, levels: Sequence[int]) -> NumberQuestion:
+    """Question `i` of a split, which depends on the arguments and on nothing else.
+
+    Level 1 asks for the larger or smaller of two numbers up to 99, level 2 for a sum or
+    difference of numbers up to 20, level 3 up to 99, and level 4 for two operations on numbers up
+    to 99. No result on the way is below 0.
+
+    Example:
+        >>> number_question(0, "train", 1, levels=(4,)).question
+        'What is 40 + 38 - 14?'
+    """
+    check_asked(split, levels)
+    rng = seeded(seed, split, i)
+    level = pick(rng, levels)
+    while True:
+        made = _comparison(rng) if level == 1 else _sum(rng, *_SUMS[level])
+        if made and _split(made[0]) == split:
+            return NumberQuestion(*made, level)
+
+
+def _split(question: str) -> Split:
+    """`3 + 4` and `4 + 3`, larger or smaller, are in the same."""
+    numbers = sorted(map(int, re.findall(r"\d+", question)))
+    return split_of("".join(sorted(set(question) & {"+", "-"})), numbers)
+
+
+def _comparison(rng: random.Random) -> tuple[str, str]:
+    word = pick(rng, ("larger", "smaller"))
+    a, b = rng.sample(range(1, 100), 2)
+    answer = max(a, b) if word == "larger" else min(a, b)
+    return f"Which number is {word}, {a} or {b}?", str(answer)
+
+
+def _sum(rng: random.Random, operations: int, most: int) -> tuple[str, str] | None:
+    numbers = [1 + int(rng.random() * most) for _ in range(operations + 1)]
+    text, result = str(numbers[0]), numbers[0]
+    for number in numbers[1:]:
+        sign = pick(rng, "+-")
+        text += f" {sign} {number}"
+        result += number if sign == "+" else -number
+        if result < 0:
+            return None
+    return f"What is {text}?", str(result)
+
+
+def number_questions(
+    seed: int, split: Split, n: int, levels: Sequence[int] = (1, 2, 3)
+) -> Iterator[NumberQuestion]:
+    """The first `n` questions of a split that differ; no two splits share one.
+
+    Nor do they share one with its numbers in another order.
+    """
+    made = partial(number_question, seed, split, levels=levels)
+    return distinct(made, n, "questions of these levels", lambda each: each.question)

@@ -33,8 +33,6 @@ _DOUBTS = ("Wait, let me check that again.", "Hmm, is that right?", "I will do i
 
 
 class SolverResponse(NamedTuple):
-    """What a solver wrote."""
-
     text: str  # the response
     finish_reason: Literal["stop", "length"]  # `stop`, or `length` where it was cut
     student: Solver  # the solver; the datasets have had a column of this name from the beginning
@@ -51,7 +49,7 @@ def respond(problem: Problem, solver: Solver, seed: int, k: int) -> SolverRespon
 
 
 def solver_of(problem: Problem, seed: int, k: int) -> Solver:
-    """Return who gives response `k` to a problem: an easy problem gets the better solvers.
+    """Who gives response `k` to a problem: an easy problem gets the better solvers.
 
     How easy a problem is depends on its level and on a hash of its question. So some groups of
     responses are all right, some are all wrong, and most are mixed.
@@ -62,19 +60,16 @@ def solver_of(problem: Problem, seed: int, k: int) -> Solver:
 
 
 def _careful(problem: Problem, rng: random.Random) -> str:
-    """Writes each step in words, without a mistake."""
     steps = list(problem.steps)
     return _tagged(_in_words(steps, rng), steps[-1].result)
 
 
 def _brief(problem: Problem, rng: random.Random) -> str:
-    """Writes bare equations, now and then with a mistake."""
     steps = worked(problem, rng, slips=0.12)
     return _tagged(", ".join(step.equation for step in steps) + ".", steps[-1].result)
 
 
 def _hasty(problem: Problem, rng: random.Random) -> str:
-    """Skips what seems clear, and often stops one step too early."""
     steps = worked(problem, rng, slips=0.12)
     if len(steps) > 1 and rng.random() < 0.5:
         steps = steps[:-1]
@@ -83,13 +78,11 @@ def _hasty(problem: Problem, rng: random.Random) -> str:
 
 
 def _sloppy(problem: Problem, rng: random.Random) -> str:
-    """Writes each step in words, many with a mistake that the next steps build on."""
     steps = worked(problem, rng, slips=0.45)
     return _tagged(_in_words(steps, rng), steps[-1].result)
 
 
 def _untidy(problem: Problem, rng: random.Random) -> str:
-    """Is mostly right, but seldom in the form that the prompt asks for."""
     steps = worked(problem, rng, slips=0.1)
     think, answer = _in_words(steps, rng), steps[-1].result
     forms = (
@@ -103,7 +96,6 @@ def _untidy(problem: Problem, rng: random.Random) -> str:
 
 
 def _rambling(problem: Problem, rng: random.Random) -> str:
-    """Doubts itself and repeats the solution, at times beyond the length limit."""
     steps = worked(problem, rng, slips=0.15)
     once = [step.sentence.format(step=step.equation) for step in steps]
     think = list(once)
@@ -113,7 +105,6 @@ def _rambling(problem: Problem, rng: random.Random) -> str:
 
 
 def _guessing(problem: Problem, rng: random.Random) -> str:
-    """Return names a number that looks likely."""
     near = problem.reference + pick(rng, (-10, -2, -1, 0, 1, 2, 10))
     guesses = (sum(problem.numbers), max(problem.numbers), max(near, 0))
     guess = pick(rng, guesses)
@@ -121,7 +112,7 @@ def _guessing(problem: Problem, rng: random.Random) -> str:
 
 
 def worked(problem: Problem, rng: random.Random, *, slips: float) -> list[SolutionStep]:
-    """Return the steps as a solver writes them; later steps build on a wrong result."""
+    """The steps as a solver writes them; later steps build on a wrong result."""
     done = list[SolutionStep]()
     for step in problem.steps:
         left, right = (

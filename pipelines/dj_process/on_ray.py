@@ -34,8 +34,6 @@ _GROUP = "prompt_id"
 
 
 class Ends(NamedTuple):
-    """How a block begins and ends."""
-
     rows: int  # its rows
     head: int  # rows of its first group
     first: Any  # `prompt_id` of its first group
@@ -43,15 +41,12 @@ class Ends(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """Some rows of a block: `start` to `stop`."""
-
     block: int
     start: int
     stop: int
 
 
 def run(step: Step, dataset: Any) -> tuple[Any, AuditLog]:
-    """The dataset after one step, and the audit log of that step."""
     for context in (dataset.context, ray.data.DataContext.get_current()):
         # Steps of Data-Juicer that are still to be run must not reorder blocks either.
         context.execution_options.preserve_order = True

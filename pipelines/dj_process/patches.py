@@ -34,14 +34,13 @@ from ..dataset.remote import AnyPath, to_path
 from ..dataset.schemas import conform, without_empty
 from ..dataset.spec import DatasetPart, DatasetSpec, files_of
 from ..dataset.write import HASHES, STATS
-from ..recipe.columns import check_reads
+from ..recipe.columns import check_reads, check_replaced
 from ..recipe.head import checked_head, dotted, selection
 from ..recipe.recipe import option_value, set_field
 from ..recipe.steps import (
     FILES,
     Step,
     number_steps,
-    step_names,
     with_files,
     with_function_file,
 )
@@ -205,7 +204,6 @@ def load_data(strategy: Any, num_proc: int = 1, **_: Any) -> Any:
 
 
 def _files(strategy: Any) -> tuple[AnyPath, tuple[str, ...]]:
-    """The path that a strategy reads, and the suffixes of files there."""
     suffixes = getattr(strategy.cfg, "suffixes", None) or ()
     return to_path(strategy.ds_config["path"]), dotted(suffixes)
 
@@ -271,32 +269,28 @@ def post_instantiation_check(
     check: Callable[..., None], ops: Sequence[Any], dataset_schema: Any, cfg: Any = None
 ) -> None:
     """`post_instantiation_check`, with the columns as they are before each step of ours."""
-    ours = [op for op in ops if is_ours(op)]
-    if not ours or not dataset_schema:
+    if not any(is_ours(op) and op.operator.on != "train" for op in ops) or not dataset_schema:
         check(ops, dataset_schema, cfg)
         return
     check(ops, None, cfg)  # Without the columns, all but these are checked.
     run = current_run()
-    skipped = [next(iter(entry)) for entry in run.skipped] if run else []
-    first = StepInRun(ours[0].operator, getattr(ours[0], "_op_cfg", None), run)
+    in_run, traced = list[StepInRun](), list[Step]()
+    known = True  # up to the first of theirs that may change any column
+    for op in ops:
+        if not is_ours(op):
+            # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_columns.py::test_the_preflight_finds_what_our_steps_write
+            known = known and (found := find(op._name)) is not None and keeps_columns(found)
+        elif op.operator.on != "train":
+            in_run.append(StepInRun(op.operator, getattr(op, "_op_cfg", None), run))
+            traced += [in_run[-1].step] if known else []
+    first = in_run[0]
     try:
-        check_reads(list(_steps(ops, skipped)), dataset_schema.columns, first.where)
+        if first.is_first:  # Else the checkpoint has what steps of ours have written.
+            steps = [each.step for each in in_run]
+            check_replaced(steps, dataset_schema.columns, first.dataset, first.where)
+        check_reads(traced, dataset_schema.columns, first.where)
     except RejuiceError as error:
         stop(error)
-
-
-def _steps(ops: Sequence[Any], skipped: Sequence[str]) -> Iterator[Step]:
-    """Our steps of a run, up to the first one of theirs that may change any column."""
-    # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_columns.py::test_the_preflight_finds_what_our_steps_write
-    kinds = [*skipped, *(op._name for op in ops)]
-    named_ops = list(enumerate(zip(kinds, step_names(kinds), strict=True), 1))[len(skipped) :]
-    for (number, (kind, name)), op in zip(named_ops, ops, strict=True):
-        found = None if is_ours(op) else find(kind)
-        if is_ours(op):
-            if op.operator.on != "train":
-                yield Step(number, name, op.operator)
-        elif found is None or not keeps_columns(found):
-            return
 
 
 # --- Their operators beside ours ------------------------------------------------------
@@ -391,8 +385,8 @@ def _run_on_driver(run: Callable[[Any], Any], keep_hashes: bool, dataset: Any) -
     if not full:
         return dataset
     table = pa.concat_tables(full, promote_options="permissive")
-    out, rows = rows_of(run(nested(table)))
-    kept = (out if keep_hashes else out.select(table.column_names)).take(pa.array(rows))
+    out = rows_of(run(nested(table)))
+    kept = out if keep_hashes else out.select(table.column_names)
     cuts = np.linspace(0, kept.num_rows, len(full) + 1).astype(int)
     return ray.data.from_arrow([kept.slice(at, stop - at) for at, stop in pairwise(cuts)])
 
@@ -431,7 +425,6 @@ def _make_parser(make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 @cache
 def change_runs() -> None:
-    """Wrap functions that a run calls, once, before any run."""
     from data_juicer.config import config
     from data_juicer.core import preflight
     from data_juicer.core.data.dataset_builder import DatasetBuilder

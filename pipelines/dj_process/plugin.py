@@ -29,7 +29,6 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from ...operators import (
-    Change,
     Groups,
     Operator,
     RejuiceError,
@@ -41,10 +40,10 @@ from ...operators import (
 )
 from ...operators.cache_key import cache_key_json, code_version
 from ...operators.config import field_docs
-from ...operators.groups import Array
 from ...operators.operator import COMMON_FIELDS, on_definition
 from ...operators.registry import conflicts
 from ..data_juicer.tables import plain, rows_of
+from ..dataset.parquet import cuts
 from ..dataset.write import filled
 from ..engine.frame import Frame, GroupStarts, check_contiguous
 from ..engine.match_log import unmatched_lines
@@ -59,10 +58,9 @@ from ..engine.steps import (
     prefix_errors_with_step,
     run_step,
 )
-from ..recipe.columns import check_replaced
-from ..recipe.steps import Step, step_names
+from ..recipe.steps import Step
 from .patches import change_data_juicer, change_runs
-from .step_in_run import StepInRun, current_run, is_skipped, operator_of, stop
+from .step_in_run import StepInRun, current_run, stop
 
 # --- The source of classes ------------------------------------------------------------
 # Where Data-Juicer's tools find the source of a class that stands for an operator of ours.
@@ -141,8 +139,14 @@ def _build(self: Any, kind: type[Operator], args: tuple[Any, ...], kwargs: dict[
     names = _parameters(kind)
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     Pipeline.__init__(self, **{k: v for k, v in given.items() if k not in names})
+    # The signature cannot say "no default": Data-Juicer would ask for it on the command line.
+    own = {
+        name: given[name]
+        for name, field in kind.model_fields.items()
+        if name in given and not (field.is_required() and given[name] is None)
+    }
     try:
-        self.operator = build(kind, _own_fields(kind, given))
+        self.operator = build(kind, own)
     except RejuiceError as error:
         stop(error.at(kind.name()))
     change_runs()  # An executor can be given a configuration that no parser of its has read.
@@ -153,26 +157,6 @@ def _parameters(kind: type[Operator]) -> list[str]:
     return [*kind.own_fields(), *COMMON_FIELDS]
 
 
-def _own_fields(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The operator's fields, without Data-Juicer's."""
-    # The signature cannot say "no default": Data-Juicer would ask for it on the command line.
-    return {
-        name: given[name]
-        for name, field in kind.model_fields.items()
-        if name in given and not (field.is_required() and given[name] is None)
-    }
-
-
-def _steps_of_ours(process: Sequence[Mapping[str, Any]]) -> Iterator[Step]:
-    """Yield the steps of ours in the `process` of a run that it does not skip."""
-    kinds = [next(iter(entry)) for entry in process]
-    for at, (kind, name) in enumerate(zip(kinds, step_names(kinds), strict=True)):
-        operator = operator_of(kind)
-        if operator is not None and not is_skipped(process[at]):
-            fields = _own_fields(operator, process[at][kind] or {})
-            yield Step(at + 1, name, build(operator, fields))
-
-
 def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -> Any:
     """Apply the operator to all rows, and write its audit log beside the export."""
     if self.operator.on == "train":
@@ -181,8 +165,6 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
     entry = getattr(self, "_op_cfg", None)
     step_in_run = StepInRun(self.operator, entry, current_run())
     try:
-        if step_in_run.is_first:
-            _check_replaced(step_in_run, dataset)
         if is_ray_mode():
             from .on_ray import run
         else:
@@ -204,14 +186,6 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
         if isinstance(step_in_run.step.operator, ResumableOperator):
             step_in_run.step.operator.close()
     return out
-
-
-def _check_replaced(step_in_run: StepInRun, dataset: Any) -> None:
-    """Refuse the run before its first step of ours, if one of them would replace a column."""
-    columns = dataset.columns() if is_ray_mode() else dataset.column_names
-    first = step_in_run.step.number
-    steps = [step for step in _steps_of_ours(step_in_run.process) if step.number >= first]
-    check_replaced(steps, columns or (), step_in_run.dataset, step_in_run.where)
 
 
 def _signature(kind: type[Operator]) -> inspect.Signature:
@@ -259,14 +233,11 @@ def _docstring(kind: type[Operator]) -> str:
 
 
 class Piece(NamedTuple):
-    """Some rows of a dataset."""
-
     frame: Frame
     first_row: int  # how many rows its table has before them
 
 
 def run_on_default(step: Step, dataset: Any) -> tuple[Any, AuditLog]:
-    """The dataset after one step, and the audit log of that step."""
     made = pieces(dataset, default_chunk_rows([step.operator]))
     if step.operator.scope is not Scope.ROW:
         with prefix_errors_with_step(step):
@@ -286,35 +257,21 @@ def run_on_default(step: Step, dataset: Any) -> tuple[Any, AuditLog]:
 
 def pieces(dataset: Any, size: int) -> list[Piece]:
     """The rows of a Hugging Face dataset, in pieces of about `size` rows and of whole groups."""
-    table, rows = rows_of(dataset)
-    frames = []
-    for start, end in pairwise(_cuts(table, rows, size)):
-        part = rows[start:end]
-        low, high = (int(part[0]), int(part[-1]) + 1) if len(part) else (0, 0)
-        frame = Frame.of(plain(table.slice(low, high - low)))
-        if len(part) < high - low:
-            frame = frame.after(Change(parents=part - low))
-        frames.append(Piece(frame, low))
-    return frames
+    table = rows_of(dataset)
+    starts = np.arange(table.num_rows)
+    if "prompt_id" in table.column_names:
+        starts = Groups.of_column(table["prompt_id"]).starts_G
+    edges = pairwise([0, *cuts(starts, size), table.num_rows])
+    return [Piece(Frame.of(plain(table.slice(at, end - at))), at) for at, end in edges]
 
 
 def _runs(step: Step, made: Sequence[Piece]) -> Iterator[RunStep]:
-    """How the step is run on each piece."""
     if step.operator.scope is not Scope.DATASET:
         return (partial(run_step, first_row=piece.first_row) for piece in made)
     with prefix_errors_with_step(step):
         digests = [digest(step.operator, piece.frame) for piece in made]
         changes = apply_to_digests(step.operator, digests)
     return (known_change(change) for change in changes)
-
-
-def _cuts(table: pa.Table, rows: Array, size: int) -> list[int]:
-    starts = np.arange(len(rows))
-    if "prompt_id" in table.column_names:
-        starts = Groups.of_column(table["prompt_id"].take(pa.array(rows))).starts_G
-    at = np.searchsorted(starts, np.arange(size, len(rows), size))
-    cuts = [int(start) for start in np.unique(starts[at[at < len(starts)]])]
-    return [0, *cuts, len(rows)]
 
 
 def _is_saved(dataset: Any) -> bool:
@@ -326,7 +283,6 @@ def _is_saved(dataset: Any) -> bool:
 
 
 def _copied(table: pa.Table) -> pa.Table:
-    """The same table in memory of its own."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)

@@ -26,8 +26,6 @@ from ..recipe.steps import Step, step_names
 
 
 class CurrentRun(NamedTuple):
-    """A run of Data-Juicer that is under way."""
-
     settings: Mapping[str, Any]  # its configuration
     # entries of `process` that it does not run again, as it goes on from a checkpoint
     skipped: list[dict[str, Any]]
@@ -82,12 +80,10 @@ def is_skipped(entry: Mapping[str, Any]) -> bool:
 
 
 def is_ours(op: Any) -> bool:
-    """Whether an operator that Data-Juicer has built stands for one of ours."""
     return hasattr(op, "operator_class")
 
 
 def has_ours(process: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a recipe has an operator of ours."""
     return any(operator_of(name) is not None for entry in process for name in entry)
 
 
@@ -135,7 +131,6 @@ class StepInRun:
 
     @property
     def head(self) -> dict[str, str]:
-        """What the report says of the run."""
         settings = self.run.settings if self.run else {}
         return {
             "project_name": str(settings.get("project_name")),

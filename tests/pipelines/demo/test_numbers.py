@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.demo.datasets import first_rows, write_dataset
-from rejuice.pipelines.demo.numbers import number_question, number_questions
-from rejuice.pipelines.demo.problems import SPLITS, DemoOptions
+from rejuice.pipelines.demo.problems import SPLITS, DemoOptions, number_question, number_questions
 
 MOST = {2: 20, 3: 99, 4: 99}
 

@@ -78,7 +78,7 @@ def test_the_question_names_the_numbers_and_nothing_is_left_to_fill_in(found: Pr
 def test_every_step_counts():
     # A result that no later step uses would make a problem seem harder than it is.
     for template in (*TEMPLATES, *HELD_OUT):
-        later = " ".join(line.operation for line in template.lines)
+        later = " ".join(f"{line.left} {line.right}" for line in template.lines)
         for place in range(1, len(template.lines)):
             assert f"r{place}" in later, template.name
 

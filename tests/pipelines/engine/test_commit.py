@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import Change, DataError
-from rejuice.pipelines.dataset.files import read_arrow, write_arrow
+from rejuice.pipelines.dataset.files import write_arrow
 from rejuice.pipelines.engine.commit import Retries, count_retry, counts_retry, load, save
 from rejuice.pipelines.engine.steps import StepResult
 
@@ -122,14 +122,6 @@ def test_the_same_commit_is_the_same_bytes(tmp_path):
     for file in files:
         save(file, StepResult(change, 2, 0.0, {}))
     assert files[0].read_bytes() == files[1].read_bytes()
-
-
-def test_memory_read_outlives_the_file(tmp_path):
-    path = tmp_path / "a.arrow"
-    write_arrow(path, pa.table({"a": ["x"] * 1000}))
-    table = read_arrow(path)
-    path.unlink()
-    assert table["a"].to_pylist() == ["x"] * 1000
 
 
 @pytest.mark.parametrize("left", [0, 100, -10])
