@@ -78,17 +78,17 @@ def _result(step: Step, frame: Frame, known: Sequence[AppliedStep]) -> StepResul
         if _reads_the_same(step, frame, each.before):
             return each.result
     if not isinstance(step.operator, ResumableOperator) and not step.operator.asks_server:
-        return run_step(step, frame, summary=False)
+        return run_step(step, frame)
     unknown = Change(reasons=pa.repeat(UNKNOWN, frame.num_rows))
     change = _aligned(frame, known[0], step) if known else unknown
-    return StepResult(change, frame.num_rows, 0.0, {})
+    return StepResult(change, frame.num_rows)
 
 
 def _joined(parts: Sequence[StepResult]) -> StepResult:
     parts = [part for part in parts if part.rows_in] or parts[:1]
     sizes = [part.rows_in for part in parts]
     change = concatenate([part.change for part in parts], sizes)
-    return StepResult(change, sum(sizes), sum(part.seconds for part in parts), {})
+    return StepResult(change, sum(sizes), sum(part.seconds for part in parts))
 
 
 def _deciding(step: Step, frame: Frame) -> list[str]:

@@ -349,7 +349,7 @@ def _rows_left(stored: StoredSet) -> _PartRows:
     reward_N = np.asarray(pc.fill_null(part.lines.column("reward", pa.float64()), np.nan))
     again.lines.current_N = np.flatnonzero(np.isfinite(reward_N))
     rewarded = Frame.of(stored.final().take(pa.array(again.lines.current_N)))
-    unchanged = StepResult(Change(), rewarded.num_rows, 0.0, {})
+    unchanged = StepResult(Change(), rewarded.num_rows)
     with suppress(RejuiceError, KeyError):  # A column is not exported, or a component is missing.
         for step in stored.steps:
             if isinstance(step.operator, RewardSumMapper):

@@ -25,9 +25,8 @@ def set_funnel(rows: RowTable, applied: Iterable[AppliedStep]) -> list[StepRepor
     """
     log = AuditLog()
     for each in applied:
-        entry, result = log.step(each.step.name), each.result
-        entry.count(result.rows_in, result.change, result.seconds, result.summary)
-        entry.match(each.step.operator, each.before)
+        change, seconds = each.result.change, each.result.seconds
+        log.step(each.step.name).add(each.step.operator, each.before, change, seconds)
     found = [entry.report() for entry in log.steps.values()]
     fate = rows.table["fate"]
     reasons = rows.table["reason"].cast(pa.string()).filter(pc.equal(fate, BY_TRAINING))

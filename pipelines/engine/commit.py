@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -48,7 +48,6 @@ def as_table(commit: StepResult) -> pa.Table:
     meta = {
         "rows_in": commit.rows_in,
         "seconds": commit.seconds,
-        "summary": commit.summary,
         "notes": {name: float(figure) for name, figure in change.notes.items()},
         "logged": dict(change.logged),
         "without": change.without,
@@ -61,43 +60,38 @@ def as_table(commit: StepResult) -> pa.Table:
     }
     if change.failed is not None:
         schema_meta[_FAILED] = change.failed.astype("<i4").tobytes()
-    return pa.table(pack(change)).replace_schema_metadata(schema_meta)
+    columns = {name: flat(column) for name, column in change.columns.items()}
+    if change.parents is not None:
+        columns[_PARENT] = pa.array(change.parents, pa.int32())
+    return pa.table(columns).replace_schema_metadata(schema_meta)
 
 
 def of_table(table: pa.Table) -> StepResult:
     """The commit of which `as_table` made a table."""
-    meta = json.loads(table.schema.metadata[_META])
-    rows = np.frombuffer(table.schema.metadata[b"dropped_rows"], "<i4")
-    codes = np.frombuffer(table.schema.metadata[b"dropped_slugs"], "<i4")
+    schema_meta = table.schema.metadata
+    meta = json.loads(schema_meta[_META])
+    rows = np.frombuffer(schema_meta[b"dropped_rows"], "<i4")
     reasons = None
     if len(rows):
         at_N = np.full(meta["rows_in"], -1, np.int32)
-        at_N[rows] = codes
+        at_N[rows] = np.frombuffer(schema_meta[b"dropped_slugs"], "<i4")
         reasons = pa.array(meta["slugs"], pa.string()).take(pa.array(at_N, mask=at_N < 0))
-    columns, parents = unpack(table)
-    kept = table.schema.metadata.get(_FAILED)
-    failed = None if kept is None else np.frombuffer(kept, "<i4").astype(np.int64)
-    without = tuple(meta["without"])
-    change = Change(columns, reasons, parents, without, meta["notes"], meta["logged"], failed)
-    return StepResult(change, meta["rows_in"], meta["seconds"], meta["summary"])
-
-
-def pack(change: Change) -> dict[str, pa.Array]:
-    """What a change writes, and its parents as a column beside it."""
-    columns = {name: flat(column) for name, column in change.columns.items()}
-    if change.parents is not None:
-        columns[_PARENT] = pa.array(change.parents, pa.int32())
-    return columns
-
-
-def unpack(table: pa.Table | pa.RecordBatch) -> tuple[dict[str, Any], Array | None]:
-    """The columns and the parents that `pack` put together."""
     columns = dict(zip(table.schema.names, table.columns, strict=True))
     parents = columns.pop(_PARENT, None)
-    return columns, None if parents is None else np.asarray(parents).astype(np.int64)
+    kept = schema_meta.get(_FAILED)
+    change = Change(
+        columns,
+        reasons,
+        None if parents is None else np.asarray(parents).astype(np.int64),
+        tuple(meta["without"]),
+        meta["notes"],
+        meta["logged"],
+        None if kept is None else np.frombuffer(kept, "<i4").astype(np.int64),
+    )
+    return StepResult(change, meta["rows_in"], meta["seconds"])
 
 
-def _dropped(change: Change) -> tuple[np.ndarray[Any, Any], list[str], np.ndarray[Any, Any]]:
+def _dropped(change: Change) -> tuple[Array, list[str], Array]:
     if change.reasons is None:
         return np.zeros(0, np.int32), [], np.zeros(0, np.int32)
     encoded = flat(change.reasons).dictionary_encode()

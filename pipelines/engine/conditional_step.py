@@ -10,6 +10,7 @@ The rows that match are whole rows in their order, so that of a group these rows
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +43,15 @@ def matching(operator: Operator, frame: Frame) -> Frame:
     if operator.where is None:
         return frame
     return frame.after(Change(parents=matching_rows(operator, frame)))
+
+
+def own_columns(operator: Operator, frame: Frame, change: Change) -> Mapping[str, Any]:
+    """What a change to all rows of a frame writes to those that its operator is about."""
+    if operator.where is None:
+        return change.columns
+    parents = np.arange(frame.num_rows) if change.parents is None else np.asarray(change.parents)
+    own = pa.array((parents < 0) | np.isin(parents, matching_rows(operator, frame)))
+    return {name: column.filter(own) for name, column in change.columns.items()}
 
 
 def over_all_rows(operator: Operator, frame: Frame, change: Change) -> Change:

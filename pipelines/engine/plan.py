@@ -79,24 +79,6 @@ _FOLDER = re.compile(r"\w[\w-]*")
 """The name of a folder in a cache."""
 
 
-class Stage(NamedTuple):
-    """Steps that run chunk by chunk, and the step of dataset scope that waits for all of them."""
-
-    steps: tuple[Step, ...]
-    barrier: Step | None
-
-    @property
-    def all_steps(self) -> tuple[Step, ...]:
-        """Its steps, with the one of dataset scope."""
-        return self.steps if self.barrier is None else (*self.steps, self.barrier)
-
-    @property
-    def resumable(self) -> ResumableOperator | None:
-        """The operator of the stage, if it is one whose rows are persisted one by one."""
-        operator = self.steps[0].operator if self.steps else None
-        return operator if isinstance(operator, ResumableOperator) else None
-
-
 class Plan(NamedTuple):
     """A recipe over a source, with the place of every commit."""
 
@@ -191,22 +173,21 @@ class Plan(NamedTuple):
         """The steps before one; None: all of them."""
         return self.steps if step is None else self.steps[: step.number - 1]
 
-    def stages(self, before: Step | None = None) -> Iterator[Stage]:
-        """The steps, split after each one of dataset scope, and around each resumable operator."""
+    def stages(self) -> Iterator[tuple[Step, ...]]:
+        """The steps, split after each one of dataset scope, which waits for all chunks of those
+        before it, and around each resumable operator."""
         waiting: list[Step] = []
-        for step in self.steps_before(before):
-            if isinstance(step.operator, ResumableOperator):
-                if waiting:
-                    yield Stage(tuple(waiting), None)
-                yield Stage((step,), None)
+        for step in self.steps:
+            is_resumable = isinstance(step.operator, ResumableOperator)
+            if is_resumable and waiting:
+                yield tuple(waiting)
                 waiting = []
-            elif step.operator.scope is Scope.DATASET:
-                yield Stage(tuple(waiting), step)
+            waiting.append(step)
+            if is_resumable or step.operator.scope is Scope.DATASET:
+                yield tuple(waiting)
                 waiting = []
-            else:
-                waiting.append(step)
         if waiting:
-            yield Stage(tuple(waiting), None)
+            yield tuple(waiting)
 
     def folder(self, step: Step) -> AnyPath:
         """Where the commits of a step are, or will be."""
@@ -221,10 +202,12 @@ class Plan(NamedTuple):
         times, folder = self.retries(step).times, self.folder(step)
         return folder.with_name(folder.name.removesuffix(f"-{times}")) if times else folder
 
-    def next_folder(self, step: Step) -> AnyPath:
-        """Where the commits of a step are once another retry is counted."""
-        first = self.first_folder(step)
-        return first.with_name(f"{first.name}-{self.retries(step).times + 1}")
+    def folders_before_retry(self, step: Step) -> Iterator[AnyPath]:
+        """Yield where the commits of a step were before its last retry of what was missing, and
+        before those of that kind before it; the last first."""
+        retries, first = self.retries(step), self.first_folder(step)
+        for times in range(retries.times - 1, retries.dropped - 1, -1):
+            yield first.with_name(f"{first.name}-{times}") if times else first
 
     def count_retry(self, step: Step, what: Retried) -> None:
         """Count one more retry of a step: the next plan has other keys from this step on."""
@@ -234,15 +217,10 @@ class Plan(NamedTuple):
         """Where the commit of a step on a chunk is, or will be."""
         return self.folder(step) / chunk_name(chunk)
 
-    def paths(self, step: Step) -> list[AnyPath]:
-        """Return where the commits of a step are, or will be."""
-        return [self.path(step, chunk) for chunk in range(len(self.source.rows))]
-
     def committed_chunks(self, step: Step) -> frozenset[int]:
         """The chunks of which a step is committed, from one list of its folder in a store."""
         there = {path.name for path in self.folder(step).glob("*.arrow")}
-        paths = enumerate(self.paths(step))
-        return frozenset(chunk for chunk, path in paths if path.name in there)
+        return frozenset(n for n in range(len(self.source.rows)) if chunk_name(n) in there)
 
     def is_done(self, step: Step) -> bool:
         """Whether every chunk of a step is committed."""
@@ -254,7 +232,6 @@ class Plan(NamedTuple):
 
     def committed(self, chunk: int) -> RunStep:
         """For `apply_steps`: what a step did to a chunk, as it was committed."""
-
         return lambda step, _: self.load(step, chunk)
 
     def load(self, step: Step, chunk: int) -> StepResult:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from ..dataset.remote import AnyPath
 from ..dataset.write import writer
 from ..notebook import beside, funnel_lines, funnel_table, rows_plot
 from ..recipe.recipe import Recipe
+from .conditional_step import own_columns
 from .frame import Frame
 from .match_log import MatchLog
 
@@ -148,8 +150,8 @@ class Report(BaseModel):
         try:
             return cls.model_validate_json(read_file(path))
         except (FileNotFoundError, NotADirectoryError):
-            found = f"{path} does not exist"
-            raise DataError(found, "give the export_path of a finished run") from None
+            right = "give the export_path of a finished run"
+            raise DataError(f"{path} does not exist", right) from None
         except NotAFileError as error:
             raise DataError(f"{path}: {error.strerror}", "run the recipe again") from None
         except (ValidationError, OSError):
@@ -162,11 +164,11 @@ MISSING = "_missing"
 """How the names of columns end that have the reasons why values are missing."""
 
 
-def is_failure(operator: Operator, column: str, value: object) -> bool:
-    """Whether a value that a step wrote says that the row failed, and another attempt may not."""
+def failures(operator: Operator, column: str) -> Collection[str] | None:
+    """Values of a column that say that a row failed, and another attempt may not; None: all."""
     if column.endswith(MISSING):
-        return operator.retryable is None or value in operator.retryable
-    return value in operator.failed_values().get(column, ())
+        return operator.retryable
+    return operator.failed_values().get(column, frozenset())
 
 
 def may_fail(operator: Operator) -> bool:
@@ -181,16 +183,16 @@ def may_fail(operator: Operator) -> bool:
 
 
 def count_retryable(operator: Operator, line: StepReport) -> int:
-    """How many values are missing for a reason that another attempt may not meet."""
     if not may_fail(operator):
         return 0
     if operator.asks_server:
         return line.dropped.get(CALL_FAILED, 0) + int(line.notes.get(CALL_FAILED, 0))
+    known = {name: failures(operator, name) for name in line.columns}
     return sum(
         n
-        for name, figures in line.columns.items()
-        for value, n in figures.get("counts", {}).items()
-        if is_failure(operator, name, value)
+        for name, values in known.items()
+        for value, n in line.columns[name].get("counts", {}).items()
+        if values is None or value in values
     )
 
 
@@ -222,7 +224,7 @@ _WEIGHTS = ("loss_weight", "token_weight")
 
 
 def masked_by(name: str) -> str | None:
-    """The weight that a name in a summary has the masks of: `token_weight_masked`, say."""
+    """The weight that a name such as `token_weight_masked` has the share of masked tokens of."""
     weight = name.removesuffix(_MASKED)
     return weight if name != weight and weight in _WEIGHTS else None
 
@@ -230,23 +232,26 @@ def masked_by(name: str) -> str | None:
 def summarise(columns: Mapping[str, pa.Array]) -> Summary:
     """Sums of the numeric columns and counts of the slug columns among `columns`.
 
-    A reward may also be true or false: 1 or 0. `WEIGHT_masked` is the share of a response's tokens
-    that a weight of tokens or of rows masks.
+    A reward may also be true or false: 1 or 0. For `WEIGHT_masked` see `masked_by`.
     """
     figures: Summary = {}
     for name, column in columns.items():
-        is_number = pa.types.is_floating(column.type) or pa.types.is_integer(column.type)
-        if is_number or (name.startswith("reward_") and pa.types.is_boolean(column.type)):
+        is_flag = name.startswith("reward_") and pa.types.is_boolean(column.type)
+        if is_flag or _is_number(column.type):
             figures[name] = _moments(column)
             if name == "loss_weight":
                 figures[name + _MASKED] = _moments(pc.equal(column, 0).cast(pa.float64()))
-        elif name == "token_weight" and _has_numbers(column.type):
+        elif name == "token_weight" and is_list(column.type) and _is_number(column.type.value_type):
             figures[name + _MASKED] = _moments(share_of_zeros(column))
         elif is_text(column.type) and (name in _COUNTED or name.endswith("_missing")):
             counts = column.value_counts().to_pylist()
             pairs = {c["values"]: c["counts"] for c in counts if c["values"] is not None}
             figures[name] = {"counts": dict(Counter(pairs).most_common(_MOST_VALUES))}
     return figures
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
 
 
 def merge(summaries: Iterable[Summary]) -> Summary:
@@ -261,19 +266,12 @@ def merge(summaries: Iterable[Summary]) -> Summary:
 def _moments(column: pa.Array) -> dict[str, Any]:
     values = column.drop_null().cast(pa.float64(), safe=False)
     values = values.filter(pc.is_finite(values))  # JSON has no nan; it counts as null here.
-    null = len(column) - len(values)
-    if not len(values):
+    n, null = len(values), len(column) - len(values)
+    if not n:
         return {"n": 0, "null": null}
     mean, variance = pc.mean(values).as_py(), pc.variance(values).as_py()
-    low, high = pc.min_max(values).as_py().values()
-    spread = variance * len(values)
-    return {"n": len(values), "null": null, "mean": mean, "m2": spread, "min": low, "max": high}
-
-
-def _has_numbers(kind: pa.DataType) -> bool:
-    """Whether a type is that of lists of numbers."""
-    is_number = (pa.types.is_floating, pa.types.is_integer)
-    return is_list(kind) and any(is_kind(kind.value_type) for is_kind in is_number)
+    spread = pc.min_max(values).as_py()
+    return {"n": n, "null": null, "mean": mean, "m2": variance * n, **spread}
 
 
 def _added(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
@@ -281,11 +279,11 @@ def _added(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
         return other
     if "counts" in one:
         return {"counts": dict(Counter(one["counts"]) + Counter(other["counts"]))}
-    null = one["null"] + other["null"]
+    n, null = one["n"] + other["n"], one["null"] + other["null"]
     if not one["n"] or not other["n"]:
         return {**(one if one["n"] else other), "null": null}
     # Chan, Golub, LeVeque: sums of squares would cancel where the mean is far from 0.
-    n, apart = one["n"] + other["n"], other["mean"] - one["mean"]
+    apart = other["mean"] - one["mean"]
     return {
         "n": n,
         "null": null,
@@ -312,12 +310,9 @@ _MOST_REASONS = 3
 
 
 def check_not_empty(recipe: Recipe, report: Report) -> None:
-    """Check that a finished run came to something.
+    """Raise where a step of a finished run has dropped the last row, or failed on every row.
 
     Of several findings the first is reported, because later ones follow from it.
-
-    Raises:
-        EmptyResultError: a step has dropped the last row, or failed on every row.
     """
     for step, line in zip(recipe.steps, report.steps, strict=True):
         found = empty_result(step.operator, line)
@@ -328,8 +323,7 @@ def check_not_empty(recipe: Recipe, report: Report) -> None:
                 retry = f" and add --retry_missing {step.name}"
             elif count_dropped(step.operator, line):
                 retry = " and add --retry_dropped"
-            fix = f"fix that{retry}"
-            right = f"{fix}, or accept it with --allow_empty"
+            right = f"fix that{retry}, or accept it with --allow_empty"
             raise EmptyResultError(f"{found}{left}", right, where=recipe.where(step))
 
 
@@ -372,39 +366,43 @@ NEW_ROW = "a new row"
 """Stands for the id of a row without one, and without a place in the dataset."""
 
 
+@dataclass
 class StepLog:
-    """Totals and decisions of one step, added up over the parts of a dataset.
+    """What one step did, added up over the parts of a dataset."""
 
-    Attributes:
-        rows_in, rows_out, added: rows.
-        dropped: rows by the reason for which they were dropped.
-        notes: figures of the operator, summed.
-        logged: messages of the library that does the work, and how often each was logged.
-        written: columns.
-        seconds: that the operator took.
-        summaries: figures of the written columns, one for each part.
-        decisions: about dropped rows, one table for each part.
-        matches: what the condition of the step matches; None: it has none.
-        reasons: what the reasons of its operator mean.
-    """
+    step: str
+    rows_in: int = 0
+    rows_out: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)  # rows by reason
+    notes: Counter[str] = field(default_factory=Counter)
+    logged: dict[str, int] = field(default_factory=dict)
+    written: set[str] = field(default_factory=set)
+    seconds: float = 0.0
+    summaries: list[Summary] = field(default_factory=list)  # one for each part
+    decisions: list[pa.Table] = field(default_factory=list)  # one for each part
+    matches: MatchLog | None = None  # None: it has no condition
+    reasons: Mapping[str, str] = field(default_factory=dict)  # what the slugs mean
 
-    def __init__(self, step: str) -> None:
-        self._step = step
-        self.rows_in = self.rows_out = self.added = 0
-        self.dropped: Counter[str] = Counter()
-        self.notes: Counter[str] = Counter()
-        self.logged: dict[str, int] = {}
-        self.written: set[str] = set()
-        self.seconds = 0.0
-        self.summaries: list[Summary] = []
-        self.decisions: list[pa.Table] = []
-        self.matches: MatchLog | None = None
-        self.reasons: Mapping[str, str] = {}
-
-    def match(self, operator: Operator, before: Frame) -> None:
-        """Add what the step's operator says: which rows it is about, and what reasons mean."""
+    def add(
+        self, operator: Operator, before: Frame, change: Change, seconds: float, first_row: int = 0
+    ) -> None:
+        """Add what the step did to a part, which has `first_row` rows of the dataset before it."""
+        rows = surviving_rows(change, before.num_rows)
+        self.rows_in += before.num_rows
+        self.rows_out += before.num_rows if rows is None else len(rows)
+        if change.reasons is not None:
+            for count in change.reasons.drop_null().value_counts().to_pylist():
+                self.dropped[count["values"]] += count["counts"]
+        self.notes.update(change.notes)
+        self.logged = merge_logged((self.logged, change.logged))
+        self.written.update(change.columns)
+        self.seconds += seconds
+        matches = MatchLog.of(operator, before)
+        columns = change.columns if matches is None else own_columns(operator, before, change)
+        self.summaries.append(summarise(columns))
+        self.decisions.append(decisions(before, change, self.step, first_row))
         self.reasons = operator.reasons
-        self._add_matches(MatchLog.of(operator, before))
+        self._add_matches(matches)
 
     def _add_matches(self, found: MatchLog | None) -> None:
         if self.matches is None or found is None:
@@ -412,29 +410,10 @@ class StepLog:
         else:
             self.matches.merge(found)
 
-    def count(self, rows_in: int, change: Change, seconds: float, summary: Summary) -> None:
-        """Add what was done to `rows_in` rows."""
-        rows = surviving_rows(change, rows_in)
-        rows_out = rows_in if rows is None else len(rows)
-        dropped: dict[str, int] = {}
-        if change.reasons is not None:
-            counts = change.reasons.drop_null().value_counts().to_pylist()
-            dropped = {count["values"]: count["counts"] for count in counts}
-        self.rows_in += rows_in
-        self.rows_out += rows_out
-        self.added += rows_out + sum(dropped.values()) - rows_in
-        self.dropped.update(dropped)
-        self.notes.update(change.notes)
-        self.logged = merge_logged((self.logged, change.logged))
-        self.written.update(change.columns)
-        self.seconds += seconds
-        self.summaries.append(summary)
-
     def merge(self, other: StepLog) -> None:
         """Add the log of another part."""
         self.rows_in += other.rows_in
         self.rows_out += other.rows_out
-        self.added += other.added
         self.dropped.update(other.dropped)
         self.notes.update(other.notes)
         self.logged = merge_logged((self.logged, other.logged))
@@ -453,10 +432,10 @@ class StepLog:
     def report(self, *, cached: bool = False, retried: int = 0) -> StepReport:
         """The step's line of the funnel."""
         return StepReport(
-            step=self._step,
+            step=self.step,
             rows_in=self.rows_in,
             rows_out=self.rows_out,
-            added=self.added,
+            added=self.rows_out + self.dropped.total() - self.rows_in,
             dropped=dict(self.dropped.most_common()),
             seconds=round(self.seconds, 3),
             cached=cached,
@@ -524,24 +503,21 @@ def _row_numbers(source_rows: NDArray[np.int64], first_row: int) -> pa.Array:
 # curated.run/03_pass_rate_filter/decisions.parquet          of an export in one file
 # curated.run/03_pass_rate_filter/decisions-00000.parquet    of one in parts, one for each of them
 
-DECISIONS_STEM = "decisions"
-DECISIONS_SUFFIX = ".parquet"
+DECISIONS_STEM, DECISIONS_SUFFIX = "decisions", ".parquet"
 _STEP = re.compile(r"\d{2,}_\w+")
 """The folder of a step, see `Step.label`."""
 _DECISIONS = re.compile(r"decisions(-\d{5,})?[.]parquet")
 
 
 def write_decisions(folder: AnyPath, decisions: pa.Table) -> None:
-    """Write the decisions of a step to its folder."""
     with writer(folder / f"{DECISIONS_STEM}{DECISIONS_SUFFIX}", DECISIONS) as write:
         write(decisions)
 
 
 def read_decisions(folder: AnyPath) -> pa.Table:
     """All decisions in a run folder, or in the folder of one of its steps, step by step."""
-    batches = [
-        batch for file in decision_files(folder) for batch in _batches(file, list(DECISIONS.names))
-    ]
+    files = decision_files(folder)
+    batches = [batch for file in files for batch in _batches(file, DECISIONS.names)]
     return pa.Table.from_batches(batches, DECISIONS)
 
 
@@ -562,18 +538,15 @@ def decision_files(folder: AnyPath) -> list[AnyPath]:
 
 
 def _batches(file: AnyPath, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    import pyarrow.parquet as pq  # It loads clients of object stores.
+
+    schema = pa.schema([DECISIONS.field(name) for name in columns])
     try:
-        for batch in _parquet_batches(file, columns):
-            batch.validate(full=True)
-            yield batch.select(columns).cast(pa.schema([DECISIONS.field(n) for n in columns]))
+        with open_input(file) as source, pq.ParquetFile(source) as parquet:
+            for batch in parquet.iter_batches(columns=columns):
+                batch.validate(full=True)
+                yield batch.select(columns).cast(schema)
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, LookupError, ValueError):
         raise DataError(f"{file} is damaged", "run the recipe again") from None
-
-
-def _parquet_batches(file: AnyPath, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    import pyarrow.parquet as pq  # It loads clients of object stores.
-
-    with open_input(file) as source, pq.ParquetFile(source) as parquet:
-        yield from parquet.iter_batches(columns=columns)

@@ -3,9 +3,9 @@
     chunks ──open──> rows that are not kept ──operator──> finished row ──> kept rows
                                                              └── last one of its chunk ──> commit
 
-First, the chunks of which every row is kept are committed. Rows of the others are computed side by
-side: a chunk is opened as soon as the operator can take more rows, and committed once its last row
-is finished. Until then, finished rows are on the disk, not in memory. A killed run leaves them, and
+Chunks of which every row is kept are committed; rows of the others are computed side by side. A
+chunk is opened as soon as the operator can take more rows, and committed once its last row is
+finished. Until then, finished rows are on the disk, not in memory. A killed run leaves them, and
 the next run computes the others. A row is found by its content, whatever steps led to it, and in
 whatever chunk it is.
 """
@@ -15,12 +15,11 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 import xxhash
@@ -52,13 +51,6 @@ from .steps import (
 _log = logger(__name__)
 
 
-class Computed(NamedTuple):
-    """How many rows had to be computed, and how many of them had failed before."""
-
-    rows: int = 0
-    retried: int = 0
-
-
 def run_resumable(
     plan: Plan,
     step: Step,
@@ -66,21 +58,21 @@ def run_resumable(
     sizes: Sequence[int],
     task: StepProgress,
     before: Callable[[], None] = lambda: None,
-) -> Computed:
+) -> tuple[int, int]:
     """Compute the rows of a step that are not kept yet, and commit all of its chunks.
 
     Args:
         sizes: of each chunk, how many rows the step is about.
         before: called before rows of a chunk are computed.
+
+    Returns:
+        How many rows had to be computed, and how many of them had failed before.
     """
-    with _sole_run(plan.folder(step)):
-        rows = open_kept_rows(kept_folder(plan.cache, operator))
+    kept = kept_folder(plan.cache, operator)
+    with _sole_run(plan.folder(step)), closing(open_kept_rows(kept)) as rows:
         work = _OpenRows(plan, step, operator, sizes, rows, task, before)
-        try:
-            work.run()
-        finally:
-            rows.close()
-    return work.computed
+        work.run()
+    return work.computed, work.retried
 
 
 @contextmanager
@@ -108,108 +100,82 @@ def _sole_run(folder: object) -> Iterator[None]:
 
 @dataclass(eq=False)
 class _Chunk:
-    """A chunk of which rows are being computed.
-
-    Attributes:
-        table: the rows that the operator reads.
-        keys: of each row, its own key, and that of the first row of the chunk that is equal.
-        lacking: rows to compute.
-        dropped: rows that are kept once the chunk is whole: a run that is stopped before, or
-            killed, tries them again.
-    """
+    """A chunk of which rows are being computed."""
 
     number: int
-    table: pa.Table
+    table: pa.Table  # the rows that the operator reads
+    # of each row, its own key, and that of the first row of the chunk that is equal
     keys: Sequence[tuple[bytes, bytes]]
-    lacking: set[int]
+    lacking: set[int]  # rows to compute
+    # rows that are kept once the chunk is whole: a run that is stopped before tries them again
     dropped: dict[int, StepResult] = field(default_factory=dict)
 
 
+@dataclass(eq=False)
 class _OpenRows:
     """The open chunks of a step. Everything happens in the thread that iterates."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        step: Step,
-        operator: ResumableOperator,
-        sizes: Sequence[int],
-        rows: KeptRows,
-        task: StepProgress,
-        before: Callable[[], None],
-    ) -> None:
-        self._plan, self._step, self._operator = plan, step, operator
-        self._sizes, self._rows, self._task, self._before = sizes, rows, task, before
-        self._retries = plan.retries(step)
-        self._types = RowTypes(operator)
-        self._given = dict[int, _Chunk]()  # by their numbers in the call of the operator
-        self._failed = set[bytes]()  # keys of rows that are tried again
-        self.computed = Computed()
+    plan: Plan
+    step: Step
+    operator: ResumableOperator
+    sizes: Sequence[int]
+    rows: KeptRows
+    task: StepProgress
+    before: Callable[[], None]
+    given: dict[int, _Chunk] = field(default_factory=dict)  # by number in the operator's call
+    failed: set[bytes] = field(default_factory=set)  # keys of rows that are tried again
+    computed: int = 0
+    retried: int = 0
+
+    def __post_init__(self) -> None:
+        self.retries, self.types = self.plan.retries(self.step), RowTypes(self.operator)
 
     def run(self) -> None:
-        """Compute and commit all chunks.
-
-        Raises:
-            OperatorError: the operator finished other rows than those it was asked for.
-        """
-        others = self._commit_kept()
-        with attribute_operator_errors(self._operator):
-            results = self._operator.process_chunks(self._opened(others))
+        """Compute and commit all chunks."""
+        with attribute_operator_errors(self.operator):
+            results = self.operator.process_chunks(self._opened())
         since = time.perf_counter()
         while True:
-            with attribute_operator_errors(self._operator):
+            with attribute_operator_errors(self.operator):
                 item = next(results, None)
             if item is None:
                 break
             number, row, change = item
-            chunk = self._given.get(number)
+            chunk = self.given.get(number)
             if chunk is None or row not in chunk.lacking:
                 found = f"finished row {row}, which it was not asked for"
-                raise OperatorError(f"{self._operator.name()} {found}")
+                raise OperatorError(f"{self.operator.name()} {found}")
             seconds, since = time.perf_counter() - since, time.perf_counter()
-            self._finish(chunk, row, StepResult(self._checked(chunk, row, change), 1, seconds, {}))
+            self._finish(chunk, row, StepResult(self._checked(chunk, row, change), 1, seconds))
             if not chunk.lacking:
-                del self._given[number]
+                del self.given[number]
                 self._commit(chunk)
-        for chunk in self._given.values():
+        for chunk in self.given.values():
             found = f"left out {len(chunk.lacking)} of {chunk.table.num_rows} rows"
-            raise OperatorError(f"{self._operator.name()} {found}")
+            raise OperatorError(f"{self.operator.name()} {found}")
 
-    def _commit_kept(self) -> list[int]:
-        """Commit the chunks of which every row is kept; the numbers of the others."""
-        others, committed = list[int](), self._plan.committed_chunks(self._step)
-        has_rows = len(self._rows) > 0
-        for number, size in enumerate(self._sizes):
+    def _opened(self) -> Iterator[RowsOfChunk]:
+        """What is to be computed of the chunks."""
+        given, committed = count(), self.plan.committed_chunks(self.step)
+        for number, size in enumerate(self.sizes):
             if number in committed:
-                self._task.find(size)
+                self.task.find(size)
                 continue
-            chunk, kept = self._read(number) if has_rows or not size else (None, {})
-            if chunk is None or chunk.lacking:
-                others.append(number)
-            else:
-                self._task.find(size)
-                self._commit(chunk, kept)
-        return others
-
-    def _opened(self, numbers: Iterable[int]) -> Iterator[RowsOfChunk]:
-        """What is to be computed of these chunks."""
-        given = count()
-        for number in numbers:
             chunk, kept = self._read(number)
             lacking = len(chunk.lacking)
-            self._task.find(len(chunk.keys) - lacking)
-            retried = sum(key in self._failed for key, _ in chunk.keys)
-            self.computed = Computed(self.computed.rows + lacking, self.computed.retried + retried)
+            self.task.find(size - lacking)
+            self.computed += lacking
+            self.retried += sum(key in self.failed for key, _ in chunk.keys)
             if lacking:
-                self._before()
-                self._given[next(given)] = chunk
+                self.before()
+                self.given[next(given)] = chunk
                 yield RowsOfChunk(chunk.table, sorted(chunk.lacking))
-            else:  # Its rows are equal to some that were finished meanwhile.
+            else:
                 self._commit(chunk, kept)
 
     def _read(self, number: int) -> tuple[_Chunk, dict[bytes, bytes]]:
         """A chunk, which of its rows have to be computed, and what is kept of the others."""
-        table = read_columns(self._operator, self._frame(number))
+        table = read_columns(self.operator, self._frame(number))
         keys = self._keys(table)
         kept = self._kept(keys)
         lacking = {row for row, own in enumerate(keys) if kept.keys().isdisjoint(own)}
@@ -217,14 +183,14 @@ class _OpenRows:
 
     def _frame(self, chunk: int) -> Frame:
         """The rows of a chunk that the step is about."""
-        return matching(self._operator, self._plan.frame_before(chunk, self._step))
+        return matching(self.operator, self.plan.frame_before(chunk, self.step))
 
     def _keys(self, table: pa.Table) -> list[tuple[bytes, bytes]]:
         """The keys of each row, see `_Chunk`; where no other has its result, it is of its place."""
         contents, seen = row_keys(table), Counter[bytes]()
         whole = b"".join(contents)
-        with attribute_operator_errors(self._operator):
-            findable = frozenset(self._operator.findable(table, range(table.num_rows)))
+        with attribute_operator_errors(self.operator):
+            findable = frozenset(self.operator.findable(table, range(table.num_rows)))
         keys = list[tuple[bytes, bytes]]()
         for row, content in enumerate(contents):
             first = content if row in findable else _numbered(whole, row + 1)
@@ -235,41 +201,41 @@ class _OpenRows:
     def _kept(self, keys_of_rows: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
         """What is kept of rows, but for what was retried since."""
         found, keys = dict[bytes, bytes](), {key for keys in keys_of_rows for key in keys}
-        for retry in range(self._retries.times, -1, -1):
+        for retry in range(self.retries.times, -1, -1):
             wanted = {self._of_retry(key, retry): key for key in keys - found.keys()}
-            for of_retry, payload in self._rows.get(wanted).items():
-                key, result = wanted[of_retry], _loaded(payload) if self._retries.times else None
+            for of_retry, payload in self.rows.get(wanted).items():
+                key, result = wanted[of_retry], _loaded(payload) if self.retries.times else None
                 if result is None or self._counts(result, retry):
                     found[key] = payload
                 elif not result.change.drops_all():
-                    self._failed.add(key)
+                    self.failed.add(key)
         return found
 
     def _counts(self, result: StepResult, retry: int) -> bool:
         """Whether what is kept of a row, since that retry, need not be computed again."""
         if result.change.drops_all():
-            return retry >= self._retries.dropped
-        return retry >= self._retries.missing or not self._has_failed(result)
+            return retry >= self.retries.dropped
+        return retry >= self.retries.missing or not self._has_failed(result)
 
     def _has_failed(self, result: StepResult) -> bool:
-        return bool(failed_rows(self._operator, result.change, 1)[0])
+        return bool(failed_rows(self.operator, result.change, 1)[0])
 
     def _of_retry(self, key: bytes, retry: int) -> bytes:
         """The key of a row that a retry had no success with: successes are kept for all."""
-        name = self._plan.first_folder(self._step).name.encode()
+        name = self.plan.first_folder(self.step).name.encode()
         return xxhash.xxh3_128_digest(b"%b %d %b" % (name, retry, key)) if retry else key
 
     def _keep(self, key: bytes, result: StepResult) -> None:
         if result.change.drops_all() or self._has_failed(result):
-            key = self._of_retry(key, self._retries.times)
-        self._rows.put(key, arrow_stream(as_table(result)).to_pybytes())
+            key = self._of_retry(key, self.retries.times)
+        self.rows.put(key, arrow_stream(as_table(result)).to_pybytes())
 
     def _checked(self, chunk: _Chunk, row: int, change: Change) -> Change:
         """A change to a row, once it is known that it can be kept."""
         try:
-            return self._types.check(without_dictionaries(checked(self._operator, change, 1)))
+            return self.types.check(without_dictionaries(checked(self.operator, change, 1)))
         except OperatorError as error:
-            first_row = self._plan.source.first_row(chunk.number)
+            first_row = self.plan.source.first_row(chunk.number)
             raise located_at(error, self._frame(chunk.number), row, first_row) from None
 
     def _finish(self, chunk: _Chunk, row: int, result: StepResult) -> None:
@@ -278,7 +244,7 @@ class _OpenRows:
             chunk.dropped[row] = result
         else:
             self._keep(chunk.keys[row][0], result)
-        self._task(1)
+        self.task(1)
 
     def _commit(self, chunk: _Chunk, kept: Mapping[bytes, bytes] | None = None) -> None:
         """Write what was done to all rows of a chunk."""
@@ -289,23 +255,24 @@ class _OpenRows:
         for key, first in chunk.keys:
             payload = kept.get(key) or kept.get(first)
             if payload is None:
-                folder = kept_folder(self._plan.cache, self._operator)
+                folder = kept_folder(self.plan.cache, self.operator)
                 found = f"a row that was just written to {folder} cannot be read back"
                 raise DataError(found, "check the disk, and run again: the other rows are kept")
             result = _loaded(payload)
             if key not in kept:  # What is noted and logged is counted with the row itself.
                 same = result.change._replace(notes={}, logged={})
                 result = result._replace(change=same, seconds=0.0)
-            self._types.check(result.change)
+            self.types.check(result.change)
             results.append(result)
         if results:
             change = concatenate([result.change for result in results], [1] * n)
-            change = checked(self._operator, change, n)
+            change = checked(self.operator, change, n)
         else:
-            change = apply_operator(self._operator, chunk.table, 0)
-        own = StepResult.of(change, n, sum(result.seconds for result in results))
-        frame = self._plan.frame_before(chunk.number, self._step)
-        save(self._plan.path(self._step, chunk.number), whole_result(self._step, frame, own))
+            change = apply_operator(self.operator, chunk.table, 0)
+        frame = self.plan.frame_before(chunk.number, self.step)
+        seconds = sum(result.seconds for result in results)
+        whole = whole_result(self.step, frame, change, seconds=seconds)
+        save(self.plan.path(self.step, chunk.number), whole)
 
 
 def row_keys(table: pa.Table) -> list[bytes]:

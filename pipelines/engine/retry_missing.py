@@ -2,11 +2,12 @@
 
 A failure is a reason in a column `..._missing` that another attempt may not meet, or a row that a
 step names as `Change.failed`. A retry is counted, see `commit.py`: its results, and those of all
-steps after it, are in folders of their own.
+steps after it, are in folders of their own. A chunk begins there with what the step did before.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,12 @@ from ...operators.operator import merge_logged, surviving_rows
 from ..dataset.read import chunk_name
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
-from .commit import save
+from .commit import load
 from .conditional_step import matching_rows
+from .frame import Frame
 from .plan import Plan
-from .report import MISSING, may_fail, summarise
-from .steps import apply_operator, read_columns
+from .report import failures, may_fail
+from .steps import StepResult, apply_operator, read_columns
 
 _OPTION = "--retry_missing"
 
@@ -47,16 +49,6 @@ def step_to_retry(recipe: Recipe, wanted: str | int) -> Step:
     return step
 
 
-def retry_resumable(plan: Plan, step: Step, operator: ResumableOperator) -> None:
-    """Have a resumable step compute again what failed, unless it is finished and nothing has."""
-    chunks = plan.committed_chunks(step)
-    is_finished = len(chunks) == len(plan.source.rows)
-    if is_finished and not any(_failed(plan, step, chunk).any() for chunk in chunks):
-        return
-    operator.preflight()
-    plan.count_retry(step, "missing")
-
-
 def retry_dropped(plan: Plan) -> None:
     """Have resumable steps compute again which rows they drop."""
     for step in plan.steps:
@@ -66,53 +58,44 @@ def retry_dropped(plan: Plan) -> None:
                 plan.count_retry(step, "dropped")
 
 
-def lacks_steps_before(plan: Plan, step: Step) -> bool:
-    """Whether rows that failed in a finished step are not known, as an earlier commit is gone."""
-    if isinstance(step.operator, ResumableOperator):
-        return False  # Its failures are computed after the steps before it.
-    every = frozenset(range(len(plan.source.rows)))
-    known = every.intersection(*map(plan.committed_chunks, plan.steps_before(step)))
-    unknown = plan.committed_chunks(step) - known
-    return any(_failed(plan, step, chunk).any() for chunk in unknown)
+def count_failed(plan: Plan, step: Step) -> int:
+    """Rows that failed in the chunks that a step has finished."""
+    return sum(_failed_in(plan, step, chunk) for chunk in sorted(plan.committed_chunks(step)))
 
 
-def recompute_failed(plan: Plan, step: Step) -> int:
-    """Compute again what failed in a step that is not resumable; gives how many rows that were.
-
-    Chunks that it has not computed yet are left to the run.
-    """
-    chunks = sorted(plan.committed_chunks(step))
-    failed = {chunk: _own_failed(plan, step, chunk) for chunk in chunks}
-    if not any(map(len, failed.values())):
-        return 0
-    step.operator.preflight()
-    for chunk, rows in failed.items():
-        result = plan.load(step, chunk)
-        if len(rows):
-            frame = plan.frame_before(chunk, step)
-            table = read_columns(step.operator, frame)
-            change = apply_operator(step.operator, table.take(pa.array(rows)), len(rows))
-            change = _with_rows(result.change, rows, change, table)
-            own = pa.array(matching_rows(step.operator, frame))
-            summary = summarise({name: column.take(own) for name, column in change.columns.items()})
-            result = result._replace(change=change, summary=summary)
-        save(plan.next_folder(step) / chunk_name(chunk), result)
-    plan.count_retry(step, "missing")  # Last: what a killed run leaves of it is not looked at.
-    return sum(map(len, failed.values()))
-
-
-def _failed(plan: Plan, step: Step, chunk: int) -> BoolArray:
+def _failed_in(plan: Plan, step: Step, chunk: int) -> int:
     result = plan.load(step, chunk)
-    return failed_rows(step.operator, result.change, result.rows_in)
+    failed = np.flatnonzero(failed_rows(step.operator, result.change, result.rows_in))
+    if len(failed) and step.operator.where is not None:
+        with suppress(FileNotFoundError):  # A commit before it is gone: they pass for its own.
+            failed = _own(step, plan.frame_before(chunk, step), failed)
+    return len(failed)
 
 
-def _own_failed(plan: Plan, step: Step, chunk: int) -> Array:
-    """Rows of a chunk on which a step failed: what another step wrote to its column may have failed
-    in rows that its condition does not match."""
-    failed = np.flatnonzero(_failed(plan, step, chunk))
-    if not len(failed):
-        return failed
-    return np.intersect1d(failed, matching_rows(step.operator, plan.frame_before(chunk, step)))
+def _own(step: Step, frame: Frame, failed: Array) -> Array:
+    """Those of some rows that a step is about: others may have failed in another step."""
+    return np.intersect1d(failed, matching_rows(step.operator, frame))
+
+
+def computed_again(plan: Plan, step: Step, frame: Frame, chunk: int) -> StepResult | None:
+    """What a step did to a chunk before it was retried, with what failed computed again.
+
+    None where it has done nothing.
+    """
+    for folder in plan.folders_before_retry(step):
+        with suppress(FileNotFoundError):
+            return _computed_again(step, frame, load(folder / chunk_name(chunk)))
+    return None
+
+
+def _computed_again(step: Step, frame: Frame, before: StepResult) -> StepResult:
+    operator = step.operator
+    rows = _own(step, frame, np.flatnonzero(failed_rows(operator, before.change, before.rows_in)))
+    if not len(rows):
+        return before
+    table = read_columns(operator, frame)
+    change = apply_operator(operator, table.take(pa.array(rows)), len(rows))
+    return before._replace(change=_with_rows(before.change, rows, change, table))
 
 
 def failed_rows(operator: Operator, change: Change, num_rows: int) -> BoolArray:
@@ -121,15 +104,14 @@ def failed_rows(operator: Operator, change: Change, num_rows: int) -> BoolArray:
     if change.failed is not None:
         failed_N[change.failed] = True
     for name, column in change.columns.items():
-        known = operator.failed_values().get(name, frozenset())
-        failures = operator.retryable if name.endswith(MISSING) else known
-        if failures is None:  # Any reason.
+        values = failures(operator, name)
+        if values is None:
             failed = pc.is_valid(column)
             if is_text(column.type):
                 failed = pc.and_(failed, pc.not_equal(column, NOT_APPLICABLE))
                 failed = pc.fill_null(failed, False)
-        elif failures:
-            failed = pc.is_in(column, pa.array(sorted(failures), pa.string()))
+        elif values:
+            failed = pc.is_in(column, pa.array(sorted(values), pa.string()))
         else:
             continue
         rows_M = None if change.parents is None else surviving_rows(change, num_rows)
@@ -154,10 +136,8 @@ def _with_rows(change: Change, rows: Array, again: Change, table: pa.Table) -> C
         columns[name] = _replaced(change.columns.get(name, old), again.columns.get(name, new), at_N)
     reasons = None
     if change.reasons is not None:
-        none = pa.nulls(len(rows), pa.string())
-        reasons = _replaced(
-            change.reasons, again.reasons if again.reasons is not None else none, at_N
-        )
+        new = pa.nulls(len(rows), pa.string()) if again.reasons is None else again.reasons
+        reasons = _replaced(change.reasons, new, at_N)
     logged = merge_logged((change.logged, again.logged))
     replaced = change._replace(columns=columns, reasons=reasons, logged=logged)
     if change.failed is None:

@@ -12,10 +12,9 @@ from __future__ import annotations
 import errno
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import accumulate
 from typing import Literal
 
 from ...operators import (
@@ -25,6 +24,7 @@ from ...operators import (
     RecipeError,
     RejuiceError,
     ResumableOperator,
+    Scope,
 )
 from ...operators.kept_rows import has_kept_rows
 from ...operators.sampling.protocol import listening
@@ -42,26 +42,14 @@ from .conditional_step import matching
 from .dataset_step import run_dataset_step, write_digest
 from .export import check_may_write, write_parts
 from .finished_export import Hold, finished_report, placed, recipe_mark, sign, sole_writer
-from .frame import NO_GROUP_STARTS, Frame, GroupStarts
-from .plan import Plan, Stage, check_chunk_rows, default_chunk_rows, kept_folder
+from .frame import NO_GROUP_STARTS, GroupStarts
+from .plan import Plan, check_chunk_rows, default_chunk_rows, kept_folder
 from .progress import Progress
 from .repeated_prompts import check_prompts
 from .report import Report
 from .resumable_step import run_resumable
-from .retry_missing import (
-    lacks_steps_before,
-    recompute_failed,
-    retry_dropped,
-    retry_resumable,
-    step_to_retry,
-)
-from .steps import (
-    StepResult,
-    identity_lines,
-    prefix_errors_with_file,
-    prefix_errors_with_step,
-    run_step,
-)
+from .retry_missing import computed_again, count_failed, retry_dropped, step_to_retry
+from .steps import identity_lines, prefix_errors_with_step, run_step
 from .trial import unmatched_warnings
 from .workers import LocalWorkers, Workers
 from .workers_on_ray import RayWorkers
@@ -215,75 +203,72 @@ class Run:
         return self.write_export(hold)
 
     def retry(self) -> None:
-        """Have what failed in an earlier run computed again, as far as the options say so.
-
-        A step that is not resumable computes it here.
-        """
-        step, before = self.retry_missing, self.plan.keys
-        if step and lacks_steps_before(self.plan, step):
-            self.check_before_all()
-            for stage in self.plan.stages(before=step):
-                self.run_stage(stage)
+        """Have what failed in an earlier run computed again, as far as the options say so."""
+        plan, step = self.plan, self.retry_missing
         if step:
-            with prefix_errors_with_file(self.recipe, step), prefix_errors_with_step(step):
-                if isinstance(step.operator, ResumableOperator):
-                    retry_resumable(self.plan, step, step.operator)
-                elif rows := recompute_failed(self.plan, step):
-                    self.retried[step.name] += rows
-                    self.computed.add(step.name)
+            is_resumable = isinstance(step.operator, ResumableOperator)
+            with prefix_errors_with_step(step, self.recipe):
+                failed = count_failed(plan, step)
+            if failed or (is_resumable and not plan.is_done(step)):
+                self.check_step(step)
+                plan.count_retry(step, "missing")
+            else:
+                self.warn(f"{step.name} has no result that failed: nothing is retried")
+            if not is_resumable:  # Else it counts them as it finds them.
+                self.retried[step.name] = failed
         if self.retry_dropped:
-            retry_dropped(self.plan)
-        self.plan = Plan.of(self.recipe, self.plan.source, self.cache)
-        if step and self.plan.keys == before:
-            self.warn(f"{step.name} has no result that failed: nothing is retried")
+            retry_dropped(plan)
+        self.plan = Plan.of(self.recipe, plan.source, self.cache)
         self.has_retried = True
 
-    def run_stage(self, stage: Stage) -> None:
+    def run_stage(self, steps: Sequence[Step]) -> None:
         """Compute and commit what is missing of a stage, chunk by chunk."""
-        if stage.resumable:
-            self.run_resumable(stage.steps[0], stage.resumable)
+        last = steps[-1]
+        if isinstance(last.operator, ResumableOperator):
+            self.run_resumable(last, last.operator)
             return
-        plan, steps = self.plan, stage.all_steps
+        plan = self.plan
         committed = [plan.committed_chunks(step) for step in steps]
         in_cache = frozenset.intersection(*committed)
         chunks = len(plan.source.rows)
         todo = [s for s, there in zip(steps, committed, strict=True) if len(there) < chunks]
         self.computed.update(step.name for step in todo)
         if any(step.operator.asks_server for step in todo):
-            self.forget_after(steps[-1])
+            self.forget_after(last)
         # All of its digests, even where some of its commits are there: one that was damaged is not.
-        needs_digest = any(step is stage.barrier for step in todo)
-        title = steps[0].name if len(steps) == 1 else f"{steps[0].name} … {steps[-1].name}"
+        needs_digest = last in todo and last.operator.scope is Scope.DATASET
+        title = last.name if len(steps) == 1 else f"{steps[0].name} … {last.name}"
         found: dict[int, GroupStarts] = {}
         with self.progress.task(title, sum(plan.source.rows)) as task:
-            work = partial(_run_chunk, plan, stage, needs_digest)
+            work = partial(_run_chunk, plan, steps, needs_digest)
             for chunk, groups in self.workers.map(todo, work, chunks):
                 found[chunk] = groups
                 (task.find if chunk in in_cache else task)(plan.source.rows[chunk])
         self.check_contiguous([found[chunk] for chunk in sorted(found)])
-        if stage.barrier and needs_digest:
-            run_dataset_step(plan, stage.barrier, self.workers, self.progress)
+        if needs_digest:
+            run_dataset_step(plan, last, self.workers, self.progress)
 
     def run_resumable(self, step: Step, operator: ResumableOperator) -> None:
         """Run a resumable step on all chunks, in this process: it has workers of its own."""
-        plan, rows, found = self.plan, list[int](), list[GroupStarts]()
-        for chunk, offset in enumerate(accumulate(plan.source.rows[:-1], initial=0)):
+        plan, sizes, found = self.plan, list[int](), list[GroupStarts]()
+        for chunk in range(len(plan.source.rows)):
             frame = plan.frame_before(chunk, step)
-            with prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
-                rows.append(matching(operator, frame).num_rows)
-            found.append(GroupStarts.of(frame, offset) if step.number == 1 else NO_GROUP_STARTS)
-        self.check_contiguous(found)  # Before anything is paid for.
+            with prefix_errors_with_step(step, plan.recipe):
+                sizes.append(matching(operator, frame).num_rows)
+            if step.number == 1:
+                found.append(GroupStarts.of(frame, plan.source.first_row(chunk)))
+        if found:  # Before anything is paid for.
+            self.check_contiguous(found)
         with (
-            self.progress.task(step.name, sum(rows)) as task,
+            self.progress.task(step.name, sum(sizes)) as task,
             listening(task.sample),
             closing(operator),
-            prefix_errors_with_file(plan.recipe, step),
-            prefix_errors_with_step(step),
+            prefix_errors_with_step(step, plan.recipe),
         ):
             before = partial(self.check_before_rows_of, step)
-            done = run_resumable(plan, step, operator, rows, task, before)
-        self.retried[step.name] += done.retried
-        if done.rows:  # Else all of them were found.
+            computed, retried = run_resumable(plan, step, operator, sizes, task, before)
+        self.retried[step.name] += retried
+        if computed:  # Else all of them were found.
             self.computed.add(step.name)
 
     def write_export(self, hold: Hold) -> Report:
@@ -382,46 +367,43 @@ class _LocatedError(EngineError):
         return self
 
 
-def _run_chunk(plan: Plan, stage: Stage, needs_digest: bool, chunk: int) -> GroupStarts:
-    """Run the steps of a stage on one chunk, and digest it for the dataset step after them.
+def _run_chunk(plan: Plan, steps: Sequence[Step], needs_digest: bool, chunk: int) -> GroupStarts:
+    """Run the steps of a stage on one chunk; of a last one of dataset scope, make the digest.
 
-    Workers call it, so it is given only what can be sent to another machine.
-
-    Returns:
-        The groups of the chunk, in the stage that makes them.
+    Workers call it, so it is given only what can be sent to another machine. Returns the groups of
+    the chunk, in the stage that makes them.
     """
-    first, first_row = stage.all_steps[0], plan.source.first_row(chunk)
-    frame = plan.frame_before(chunk, first)
-    makers = [step for step in stage.steps if "prompt_id" in step.operator.writes()]
+    first_row = plan.source.first_row(chunk)
+    frame = plan.frame_before(chunk, steps[0])
+    makers = [step for step in steps if "prompt_id" in step.operator.writes()]
     groups = NO_GROUP_STARTS
     # Groups that an earlier stage has made were checked there, before any row was dropped.
-    if first.number == 1 and not makers:
+    if steps[0].number == 1 and not makers:
         groups = GroupStarts.of(frame, first_row)
-    for step in stage.steps:
-        result, is_new = _load_or_run(plan, chunk, step, frame)
+    for step in steps:
+        if step.operator.scope is Scope.DATASET:
+            if needs_digest:
+                write_digest(plan, step, frame, chunk)
+            break
+        try:
+            result = plan.load(step, chunk)
+        except FileNotFoundError:
+            with prefix_errors_with_step(step, plan.recipe):
+                again = computed_again(plan, step, frame, chunk)
+            result = again or run_step(step, frame, recipe=plan.recipe, first_row=first_row)
+            try:
+                # Another run was faster. A server may have given it something else: go on with it.
+                result = plan.load(step, chunk)
+            except FileNotFoundError:
+                save(plan.path(step, chunk), result)
+                if step.operator.asks_server:  # It may have given something else before.
+                    for later in steps[steps.index(step) + 1 :]:
+                        for path in plan.folder(later).glob(f"*{chunk:06d}*"):
+                            path.unlink(missing_ok=True)
         frame = frame.after(result.change)
-        if is_new and step.operator.asks_server:  # It may have given something else before.
-            for later in stage.all_steps[stage.steps.index(step) + 1 :]:
-                for path in plan.folder(later).glob(f"*{chunk:06d}*"):
-                    path.unlink(missing_ok=True)
         if makers and step is makers[-1]:
             groups = GroupStarts.of(frame, first_row)
-    if stage.barrier and needs_digest:
-        write_digest(plan, stage.barrier, frame, chunk)
     return groups
-
-
-def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> tuple[StepResult, bool]:
-    """What a step does to a chunk, and whether it was computed, and not found in its commit."""
-    with suppress(FileNotFoundError):
-        return plan.load(step, chunk), False
-    with prefix_errors_with_file(plan.recipe, step):
-        result = run_step(step, frame, first_row=plan.source.first_row(chunk))
-    with suppress(FileNotFoundError):
-        # Another run was faster. A server may have given it something else, which it goes on with.
-        return plan.load(step, chunk), False
-    save(plan.path(step, chunk), result)
-    return result, True
 
 
 def _lines_about_prompts(plan: Plan) -> list[str]:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -44,7 +44,7 @@ from ..recipe.recipe import Recipe
 from ..recipe.steps import Step, number_steps
 from .conditional_step import matching, over_all_rows
 from .frame import Frame
-from .report import NEW_ROW, AuditLog, Summary, decisions, summarise
+from .report import NEW_ROW, AuditLog
 
 
 class StepResult(NamedTuple):
@@ -52,14 +52,7 @@ class StepResult(NamedTuple):
 
     change: Change  # to the rows
     rows_in: int  # rows before the step
-    seconds: float  # that the operator took
-    # figures of each written column, see `summarise`, over the rows that the step is about
-    summary: Summary
-
-    @classmethod
-    def of(cls, change: Change, rows_in: int, seconds: float = 0.0) -> StepResult:
-        """The result of a change, with its summary."""
-        return cls(change, rows_in, seconds, summarise(change.columns))
+    seconds: float = 0.0  # that the operator took
 
 
 class AppliedStep(NamedTuple):
@@ -78,18 +71,26 @@ def run_step(
     step: Step,
     frame: Frame,
     *,
+    recipe: Recipe | None = None,
     clock: Callable[[], float] = time.perf_counter,
-    summary: bool = True,
     first_row: int = 0,
 ) -> StepResult:
-    """Compute what a step does to a whole frame, whatever its scope."""
-    start = clock()
-    with prefix_errors_with_step(step):
-        own = compute_change(step.operator, matching(step.operator, frame), first_row)
-        change = over_all_rows(step.operator, frame, own)
-    seconds = clock() - start
-    figures = summarise(own.columns) if summary else {}
-    return StepResult(change, frame.num_rows, seconds, figures)
+    """Compute what a step does to a whole frame, whatever its scope.
+
+    Errors name the recipe, if it is given, and rows from `first_row` on.
+    """
+    start, operator = clock(), step.operator
+    with prefix_errors_with_step(step, recipe):
+        own = matching(operator, frame)
+        table = (_digest if operator.scope is Scope.DATASET else read_columns)(operator, own)
+        try:
+            change = apply_operator(operator, table, own.num_rows)
+        except OperatorError as error:
+            if error.__cause__ is None or isinstance(error, NotReadyError) or not own.num_rows:
+                raise
+            raise _located(error, operator, table, own, first_row) from error.__cause__
+        change = over_all_rows(operator, frame, change)
+    return StepResult(change, frame.num_rows, clock() - start)
 
 
 def iterate_steps(
@@ -111,19 +112,12 @@ def apply_steps(
     log: AuditLog | None = None,
     first_row: int = 0,
 ) -> Frame:
-    """Apply steps to a frame.
-
-    Returns:
-        The frame after the last step.
-    """
+    """The frame after some steps."""
     for step in steps:
-        result = run(step, frame)
+        change, _, seconds = run(step, frame)
         if log is not None:
-            entry = log.step(step.name)
-            entry.count(result.rows_in, result.change, result.seconds, result.summary)
-            entry.decisions.append(decisions(frame, result.change, step.name, first_row))
-            entry.match(step.operator, frame)
-        frame = frame.after(result.change)
+            log.step(step.name).add(step.operator, frame, change, seconds, first_row)
+        frame = frame.after(change)
     return frame
 
 
@@ -150,34 +144,36 @@ def run_in_memory(
 
 def known_change(change: Change) -> RunStep:
     """For `apply_steps`: a change that was computed before, to the rows that a step is about."""
-    return lambda step, frame: whole_result(step, frame, StepResult.of(change, 0))
+    return lambda step, frame: whole_result(step, frame, change)
 
 
-def whole_result(step: Step, frame: Frame, result: StepResult) -> StepResult:
-    """What a step did to a frame, from what it did to the rows that its condition matches."""
-    with prefix_errors_with_step(step):
-        change = over_all_rows(step.operator, frame, result.change)
-    return result._replace(change=change, rows_in=frame.num_rows)
+def whole_result(
+    step: Step,
+    frame: Frame,
+    change: Change,
+    *,
+    seconds: float = 0.0,
+    recipe: Recipe | None = None,
+) -> StepResult:
+    """What a step did to a frame, from the change to the rows that its condition matches."""
+    with prefix_errors_with_step(step, recipe):
+        change = over_all_rows(step.operator, frame, change)
+    return StepResult(change, frame.num_rows, seconds)
 
 
 @contextmanager
-def prefix_errors_with_step(step: Step) -> Iterator[None]:
-    """Put the step in front of an error."""
+def prefix_errors_with_step(step: Step, recipe: Recipe | None = None) -> Iterator[None]:
+    """Put the step in front of an error and, where its recipe is given, a file in front of both:
+    the dataset for an error in the data, else the recipe."""
     try:
         yield
     except RejuiceError as error:
-        raise error.at(f"step {step.number} {step.name}") from error.__cause__
-
-
-@contextmanager
-def prefix_errors_with_file(recipe: Recipe, step: Step) -> Iterator[None]:
-    """Put a file in front of an error: the dataset for an error in the data, else the recipe."""
-    try:
-        yield
-    except RejuiceError as error:
-        in_data = isinstance(error, DataError)
-        file = str(recipe.head.dataset_spec) if in_data else recipe.line_of(step)
-        raise error.at(file) from error.__cause__
+        located = error.at(f"step {step.number} {step.name}")
+        if recipe is not None:
+            in_data = isinstance(error, DataError)
+            file = str(recipe.head.dataset_spec) if in_data else recipe.line_of(step)
+            located = located.at(file)
+        raise located from error.__cause__
 
 
 # --- One operator on one table: what it reads, what it does, and who caused an exception ---
@@ -187,15 +183,13 @@ _NETWORK = (ConnectionError, TimeoutError, socket.gaierror)
 
 def read_columns(operator: Operator, frame: Frame) -> pa.Table:
     """The columns an operator reads, whether its condition matches or not."""
-    reads = operator.reads()
-    if reads == ALL:
+    if operator.reads() == ALL:
         return frame.table()
     names = operator.reads_of(frame.column_names)
     for name in names:
         if name not in frame.column_names:
-            raise DataError(
-                f"column '{name}' is missing", f"there are: {', '.join(frame.column_names)}"
-            )
+            right = f"there are: {', '.join(frame.column_names)}"
+            raise DataError(f"column '{name}' is missing", right)
     return frame.select(names)
 
 
@@ -239,19 +233,6 @@ def decide(operator: Operator, digests: Sequence[pa.Table]) -> Change:
     return apply_operator(operator, table, table.num_rows)
 
 
-def compute_change(operator: Operator, frame: Frame, first_row: int = 0) -> Change:
-    """The change an operator makes to the rows that it is about, whatever its scope."""
-    reduce = _digest if operator.scope is Scope.DATASET else read_columns
-    table = reduce(operator, frame)
-    try:
-        return apply_operator(operator, table, frame.num_rows)
-    except OperatorError as error:
-        if error.__cause__ is None or isinstance(error, NotReadyError) or not frame.num_rows:
-            raise
-        found = _located(error, operator, table, frame, first_row)
-        raise found from found.__cause__
-
-
 def _located(
     error: OperatorError, operator: Operator, table: pa.Table, frame: Frame, first_row: int
 ) -> OperatorError:
@@ -276,7 +257,10 @@ def _fails(operator: Operator, table: pa.Table) -> bool:
 
 def without_dictionaries(change: Change) -> Change:
     """A change whose columns are plain: each chunk would have a dictionary of its own."""
-    columns = {name: _decoded(column) for name, column in change.columns.items()}
+    columns = {
+        name: column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        for name, column in change.columns.items()
+    }
     return change._replace(columns=columns)
 
 
@@ -301,19 +285,11 @@ def _operator_error(operator: Operator, error: Exception) -> OperatorError:
     if isinstance(error, KeyError) and column:
         return OperatorError(f"uses column '{column[1]}'", "name it in reads()")
     frames = traceback.extract_tb(error.__traceback__)
-    at = ([frame for frame in frames if frame.filename == _file(operator)] or frames)[-1]
+    own = getattr(sys.modules.get(type(operator).__module__), "__file__", "")
+    at = ([frame for frame in frames if frame.filename == own] or frames)[-1]
     place = f"{Path(at.filename).name}:{at.lineno}"
     found = first_line(error) if isinstance(error, OSError) else error
     return OperatorError(f"failed with {type(error).__name__}: {found} ({place})")
-
-
-def _file(operator: Operator) -> str:
-    return str(getattr(sys.modules.get(type(operator).__module__), "__file__", ""))
-
-
-def _decoded(column: Any) -> Any:
-    kind = column.type
-    return column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
 
 
 # --- Where an operator fails, for the message about it --------------------------------
@@ -392,7 +368,7 @@ def _is_prompt_each(recipe: Recipe, schema: pa.Schema) -> bool:
 
 
 def _read_otherwise(recipe: Recipe, columns: Collection[str]) -> set[str]:
-    """Return columns with the responses and what goes with them."""
+    """The columns of the responses, and of what goes with them."""
     return {
         name
         for step in recipe.steps

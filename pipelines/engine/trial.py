@@ -34,13 +34,7 @@ from ..recipe.steps import Step
 from .frame import Frame, GroupStarts
 from .match_log import MatchLog, unmatched_lines
 from .repeated_prompts import check_prompts
-from .steps import (
-    apply_steps,
-    identity_lines,
-    iterate_steps,
-    prefix_errors_with_file,
-    prefix_errors_with_step,
-)
+from .steps import apply_steps, identity_lines, iterate_steps, prefix_errors_with_step
 
 _SHOWN = 40
 _SOURCES = ("source", "dataset", "dataset_name", "ability", "category", "domain", "subject")
@@ -88,7 +82,7 @@ def unmatched_warnings(recipe: Recipe) -> Iterator[str]:
         if step.operator.reads() == ALL:  # It may write any column.
             return
         names = columns_of(step.operator.where or (), frame.column_names)
-        with prefix_errors_with_file(recipe, step), prefix_errors_with_step(step):
+        with prefix_errors_with_step(step, recipe):
             match = MatchLog.of(step.operator, frame) if written.isdisjoint(names) else None
         if match is not None:
             yield from unmatched_lines([(recipe.where(step), match.why_none())])

@@ -249,7 +249,7 @@ def _run_step(files: _Files, recorded: list[RecordedStep | None]) -> RunStep:
         if reasons is not None:
             reasons = reasons.take(rows)
         change = Change(columns, reasons, without=tuple(found.without))
-        return StepResult(change, frame.num_rows, 0.0, {})
+        return StepResult(change, frame.num_rows)
 
     return run
 

@@ -141,7 +141,7 @@ class _Part(NamedTuple):
             # Nothing is held while a server is waited for.
             with nullcontext() if isinstance(step.operator, ResumableOperator) else _COMPUTING:
                 # Processor time: a thread that waits for a judge costs the training step nothing.
-                result = run_step(step, frame, clock=time.thread_time, summary=False)
+                result = run_step(step, frame, clock=time.thread_time)
             if "verdict" in result.change.columns:
                 verdicts.update(_own_values(step, frame, result.change, "verdict"))
             written.append(StepValues.of(step.name, frame, result.change))

@@ -168,7 +168,7 @@ def test_values_of_dropped_and_of_added_rows():
     for number, change in enumerate(changes, 1):
         step = Step(number, f"step_{number}", Scripted.model_construct())
         after = frame.after(change)
-        applied.append(AppliedStep(step, frame, StepResult(change, frame.num_rows, 0.0, {}), after))
+        applied.append(AppliedStep(step, frame, StepResult(change, frame.num_rows), after))
         frame = after
     values = WrittenValues.of(applied[0].before, applied)
     assert values.num_rows == 4

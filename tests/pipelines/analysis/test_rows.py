@@ -152,7 +152,7 @@ def test_rows_that_a_step_adds_stand_behind_the_others():
     step = Step(1, "copy", RewardSumMapper(weights={"accuracy": 1.0}))
     # The step only lends its number; it wrote no component.
     after = base.after(change)
-    applied = AppliedStep(step, Frame.of(base.table().slice(0, 0)), StepResult.of(change, 2), after)
+    applied = AppliedStep(step, Frame.of(base.table().slice(0, 0)), StepResult(change, 2), after)
     rows = row_table(base, [applied]).table
     assert rows["prompt_id"].to_pylist() == ["a", "b", "a", None]
     assert rows["verdict"].to_pylist() == ["correct", "no_answer", "correct", None]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from change_of import change_of
 from command import runner
 from fake_model import DIMENSIONS, FakeModel, Trouble
 from loguru import logger
@@ -22,7 +23,6 @@ from rejuice.pipelines.data_juicer.failures import watching
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.plan import default_chunk_rows
-from rejuice.pipelines.engine.steps import compute_change
 from rejuice.pipelines.recipe.recipe import load
 
 pytestmark = pytest.mark.slow
@@ -451,10 +451,10 @@ def test_many_requests_wait_at_once(monkeypatch, fields, at_once):
     texts = [f"{'good' if n % 3 else 'bad'} text {n}" for n in range(40)]
     rows = pa.table({"text": texts, "query": texts, "response": texts})
     step = steps.step(FILTER, {"dim_required_keys": DIMENSIONS, **fields})
-    reasons = compute_change(step, Frame.of(rows)).reasons.to_pylist()
+    reasons = change_of(step, Frame.of(rows)).reasons.to_pylist()
     assert reasons == [None if n % 3 else FILTER for n in range(40)]
     step = steps.step("calibrate_response_mapper", fields)
-    assert list(compute_change(step, Frame.of(rows)).columns) == ["response"]
+    assert list(change_of(step, Frame.of(rows)).columns) == ["response"]
 
 
 def test_steps_that_ask_a_server_work_in_small_chunks_and_num_proc_is_in_no_key():

@@ -8,13 +8,13 @@ import sys
 import pyarrow as pa
 import pytest
 import requests
+from change_of import change_of
 
 from rejuice.operators import EngineError, OperatorError
 from rejuice.operators.errors import NotReadyError
 from rejuice.pipelines.data_juicer import catalogue, run_operator, steps
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.frame import Frame
-from rejuice.pipelines.engine.steps import compute_change
 from rejuice.pipelines.recipe.recipe import load
 
 pytest.importorskip("data_juicer")
@@ -26,7 +26,7 @@ SPACES = "whitespace_normalization_mapper"
 
 def failure(name, rows, **fields):
     with pytest.raises(OperatorError) as raised:
-        compute_change(steps.step(name, fields), Frame.of(pa.table(rows)))
+        change_of(steps.step(name, fields), Frame.of(pa.table(rows)))
     return str(raised.value)
 
 
@@ -131,7 +131,7 @@ def test_errors_of_all_kinds(fails):
     assert failure(SPACES, rows).startswith("failed with AssertionError: no message, at test_ready")
     fails(OSError(errno.ENOSPC, "No space left on device"))
     with pytest.raises(OSError, match="No space left"):
-        compute_change(steps.step(SPACES, {}), Frame.of(pa.table(rows)))
+        change_of(steps.step(SPACES, {}), Frame.of(pa.table(rows)))
 
 
 def test_an_operator_whose_results_are_known_is_not_made(recipe_file, monkeypatch):

@@ -9,6 +9,7 @@ from typing import Literal
 
 import pyarrow as pa
 import pytest
+from change_of import change_of
 from command import runner
 from each import check_each
 from jsonargparse.typing import ClosedUnitInterval
@@ -17,7 +18,7 @@ from pydantic import PositiveInt
 from rejuice.operators import Change, OperatorError, RecipeError, Scope, build
 from rejuice.pipelines.data_juicer import catalogue, settings, steps, tables
 from rejuice.pipelines.engine.frame import Frame
-from rejuice.pipelines.engine.steps import compute_change, run_in_memory
+from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.columns import checked_schema
 from rejuice.pipelines.recipe.head import Head
 from rejuice.pipelines.recipe.recipe import load, parse
@@ -34,7 +35,7 @@ def table(**more):
 
 
 def change(name, rows=None, **fields):
-    return compute_change(steps.step(name, fields), Frame.of(table() if rows is None else rows))
+    return change_of(steps.step(name, fields), Frame.of(table() if rows is None else rows))
 
 
 def reasons(change):

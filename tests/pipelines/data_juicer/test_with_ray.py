@@ -3,12 +3,12 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from change_of import change_of
 
 from rejuice.operators import OperatorError, Scope
 from rejuice.pipelines import Recipe, run
 from rejuice.pipelines.data_juicer import catalogue, run_operator, steps
 from rejuice.pipelines.engine.frame import Frame
-from rejuice.pipelines.engine.steps import compute_change
 from rejuice.pipelines.ray_session import LOCAL, connected_to_ray
 
 pytest.importorskip("data_juicer")
@@ -64,7 +64,7 @@ def on_ray():
 
 
 def dropped(name, rows, **fields):
-    change = compute_change(steps.step(name, fields), Frame.of(rows))
+    change = change_of(steps.step(name, fields), Frame.of(rows))
     if name in FOR_RAY:
         assert not change.columns
         assert not change.without

@@ -14,8 +14,8 @@ from rejuice.pipelines.engine.steps import StepResult
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 
 
-def round_trip(path, change, rows_in, seconds=0.5, summary=None):
-    save(path, StepResult(change, rows_in, seconds, summary or {}))
+def round_trip(path, change, rows_in, seconds=0.5):
+    save(path, StepResult(change, rows_in, seconds))
     return load(path)
 
 
@@ -38,8 +38,7 @@ def test_everything_of_a_commit_comes_back(tmp_path):
         {"WARNING no answer": 2},
         np.array([1, 3]),
     )
-    summary = {"score": {"n": 0, "null": 3}}
-    commit = round_trip(tmp_path / "deep" / "c.arrow", change, 4, 1.25, summary)
+    commit = round_trip(tmp_path / "deep" / "c.arrow", change, 4, 1.25)
     assert values(commit.change) == values(change)
     types = {name: column.type for name, column in change.columns.items()}
     assert {name: column.type for name, column in commit.change.columns.items()} == types
@@ -48,7 +47,7 @@ def test_everything_of_a_commit_comes_back(tmp_path):
     assert commit.change.parents.dtype == np.int64
     assert (commit.change.without, commit.change.notes) == (("old", "older"), {"shortfall": 3.0})
     assert (commit.change.logged, commit.change.failed.tolist()) == (change.logged, [1, 3])
-    assert (commit.rows_in, commit.seconds, commit.summary) == (4, 1.25, summary)
+    assert (commit.rows_in, commit.seconds) == (4, 1.25)
 
 
 @settings(
@@ -105,10 +104,10 @@ def test_notes_may_be_numbers_of_numpy(tmp_path):
 
 def test_a_commit_that_fails_leaves_what_was_there(tmp_path):
     path = tmp_path / "c.arrow"
-    save(path, StepResult(Change({"a": pa.array([1])}), 1, 0.0, {}))
+    save(path, StepResult(Change({"a": pa.array([1])}), 1))
     before = path.read_bytes()
     with pytest.raises(TypeError):
-        save(path, StepResult(Change(notes={"n": None}), 1, 0.0, {}))
+        save(path, StepResult(Change(notes={"n": None}), 1))
     unwritable = pa.table({"a": pa.chunked_array([pa.array(["x"]).dictionary_encode(), pa.array(["y"]).dictionary_encode()])})  # fmt: skip
     with pytest.raises(pa.ArrowInvalid):
         write_arrow(path, unwritable)
@@ -120,14 +119,14 @@ def test_the_same_commit_is_the_same_bytes(tmp_path):
     change = Change({"a": pa.array([1, None])}, pa.array([None, "x"]), notes={"n": 1})
     files = [tmp_path / folder / "step" / "000000.arrow" for folder in "xy"]
     for file in files:
-        save(file, StepResult(change, 2, 0.0, {}))
+        save(file, StepResult(change, 2))
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
 @pytest.mark.parametrize("left", [0, 100, -10])
 def test_a_damaged_file_is_named(tmp_path, left):
     path = tmp_path / "c.arrow"
-    save(path, StepResult(Change({"a": pa.array([1])}), 1, 0.0, {}))
+    save(path, StepResult(Change({"a": pa.array([1])}), 1))
     path.write_bytes(path.read_bytes()[:left])
     with pytest.raises(DataError) as caught:
         load(path)

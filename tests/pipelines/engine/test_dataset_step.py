@@ -16,11 +16,10 @@ from rejuice.pipelines.engine import dataset_step
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.commit import load as load_commit
 from rejuice.pipelines.engine.dataset_step import (
-    Digests,
-    Shard,
     commit_decisions,
+    count_shards,
     decide_shard,
-    decision_path,
+    read_digests,
     write_digest,
 )
 from rejuice.pipelines.engine.plan import Plan
@@ -117,17 +116,12 @@ def write_digests(plan):
 def commits(plan, count=1):
     """Each chunk's commit, as bytes and as read, where a step is decided in so many shards."""
     (step,) = plan.steps
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dataset_step, "_count_shards", lambda *_: count)
-        write_digests(plan)
-    shards = Digests.of(plan, step).all_shards()
-    assert len(shards) in (1, count)
-    for shard in random.Random(0).sample(shards, len(shards)):
-        decide_shard(plan, step, shard)
-    commit_decisions(
-        plan, step, shards, [load_commit(decision_path(plan, step, shard)) for shard in shards]
-    )
-    paths = plan.paths(step)
+    write_digests(plan)
+    for number in random.Random(0).sample(range(count), count):
+        decide_shard(plan, step, count, number)
+    decided = sorted(plan.folder(step).glob("decided-*"))
+    commit_decisions(plan, step, read_digests(plan, step), list(map(load_commit, decided)))
+    paths = [plan.path(step, chunk) for chunk in range(len(plan.source.rows))]
     assert sorted(paths[0].parent.iterdir()) == paths  # Digests and decisions are cleared away.
     return [path.read_bytes() for path in paths], [
         load_commit(path, mapped=False) for path in paths
@@ -173,7 +167,8 @@ def test_a_shard_has_about_as_many_rows_as_fit(opened, monkeypatch):
         monkeypatch.setattr(dataset_step, "SHARD_BYTES", most)
         plan = opened({"exact_deduplicator": {"within": "all"}}, rows, chunk_rows=200)
         write_digests(plan)
-        assert len(Digests.of(plan, plan.steps[0]).all_shards()) == count
+        digests = read_digests(plan, plan.steps[0])
+        assert count_shards(plan, plan.steps[0], digests, Progress(quiet=True)) == count
         for path in plan.folder(plan.steps[0]).iterdir():
             path.unlink()
 
@@ -190,13 +185,15 @@ def test_a_run_in_shards_by_two_workers_is_a_run_in_one(
     decided = []
     original = dataset_step._decide
     monkeypatch.setattr(
-        dataset_step, "_decide", lambda plan, *of: (decided.append(of[1]), original(plan, *of))[1]
+        dataset_step,
+        "_decide",
+        lambda plan, *of: (decided.append(of[2:] or (1, 0)), original(plan, *of))[1],
     )
     for workers in ("1", "2"):
         recipe = load(recipe.path, {"np": workers})
         engine.run(recipe, chunk_rows=20, cache=tmp_path / workers)
         assert recipe.head.export_path.read_bytes() == one
-    assert decided.count(Shard(0, 1)) == 2  # The selector needs all rows together.
+    assert decided.count((1, 0)) == 2  # The selector needs all rows together.
     assert len(decided) > 10
 
 
@@ -211,11 +208,11 @@ def test_a_run_that_was_stopped_decides_the_missing_shards_only(recipe_file, rol
     monkeypatch.setattr(dataset_step, "SHARD_BYTES", 2_000)
     decided, original = [], dataset_step._decide
 
-    def stop_at_the_third(plan, step, shard):
+    def stop_at_the_third(plan, step, digests, *shard):
         decided.append(shard)
         if len(decided) == 3:
             raise KeyboardInterrupt
-        return original(plan, step, shard)
+        return original(plan, step, digests, *shard)
 
     monkeypatch.setattr(dataset_step, "_decide", stop_at_the_third)
     with pytest.raises(KeyboardInterrupt):
@@ -249,12 +246,11 @@ def test_much_memory_is_reported_first(recipe_file, rollouts, monkeypatch):
     assert f"{line} 0.0 GiB of memory" in shown.getvalue().splitlines()
 
 
-def test_a_step_that_makes_rows_has_no_shards(opened, monkeypatch):
-    monkeypatch.setattr(dataset_step, "_count_shards", lambda *_: 2)
+def test_a_step_that_makes_rows_has_no_shards(opened):
     plan = opened({"counted_mapper": {"makes_rows": True, "most": 99}}, [{"prompt_id": "p"}])
     write_digests(plan)
     with pytest.raises(OperatorError) as caught:
-        decide_shard(plan, plan.steps[0], Shard(0, 2))
+        decide_shard(plan, plan.steps[0], 2, 0)
     assert str(caught.value) == (
         f"{plan.recipe.path}, line 4, step 1 counted_mapper: counted_mapper makes rows, so that "
         "shard() must return None; see CONTRIBUTING.md, the operator contract"

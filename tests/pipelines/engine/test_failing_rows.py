@@ -7,11 +7,11 @@ import re
 import numpy as np
 import pyarrow as pa
 import pytest
+from change_of import change_of
 
 from rejuice.operators import Change, Mapper, OperatorError, Scope
 from rejuice.pipelines.cli import main
 from rejuice.pipelines.engine.frame import Frame
-from rejuice.pipelines.engine.steps import compute_change
 
 
 class RootMapper(Mapper):
@@ -55,9 +55,9 @@ N = [1, 4, 9, -1, 16, -4]
 def message(operator, first_row=0, frame=None, **columns):
     table = pa.table({"n": N, **columns})
     with pytest.raises(OperatorError) as raised:
-        compute_change(operator, frame or Frame.of(table), first_row)
+        change_of(operator, frame or Frame.of(table), first_row)
     assert isinstance(raised.value.__cause__, ValueError)
-    return str(raised.value).split("), ", 1)[-1]
+    return raised.value.found.split("), ", 1)[-1]
 
 
 def test_a_row_without_an_id_is_named_by_its_number_in_the_dataset():
@@ -146,13 +146,13 @@ class FetchMapper(RootMapper):
 def test_what_could_not_be_fetched_is_not_an_error_of_the_disk():
     table = Frame.of(pa.table({"n": [1, 4]}))
     with pytest.raises(OperatorError) as raised:
-        compute_change(FetchMapper(), table)
-    found = re.sub(r":\d+\)", ":1)", str(raised.value))
+        change_of(FetchMapper(), table)
+    found = re.sub(r":\d+\)", ":1)", raised.value.found)
     assert found == (
         "failed with OSError: We couldn't connect to 'https://h' to load the files. "
         "(test_failing_rows.py:1)"
     )
     with pytest.raises(OperatorError, match="failed with ConnectionRefusedError"):
-        compute_change(FetchMapper(number=errno.ECONNREFUSED), table)
+        change_of(FetchMapper(number=errno.ECONNREFUSED), table)
     with pytest.raises(OSError, match="28"):
-        compute_change(FetchMapper(number=errno.ENOSPC), table)
+        change_of(FetchMapper(number=errno.ENOSPC), table)

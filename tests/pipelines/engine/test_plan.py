@@ -242,16 +242,11 @@ def test_the_columns_that_make_groups_of_several_templates(recipe_file):
 def test_stages_end_with_steps_that_see_everything(path, recipe_file):
     recipe = load(recipe_file([*PROCESS, {"label_balance_selector": {}}]))
     plan = Plan(recipe, None, None, (), "")
-    barriers = [(len(stage.steps), stage.barrier and stage.barrier.number) for stage in plan.stages()]  # fmt: skip
-    expected, waiting = [], 0
-    for step in recipe.steps:
-        if step.operator.scope.value == "dataset":
-            expected.append((waiting, step.number))
-            waiting = 0
-        else:
-            waiting += 1
-    assert barriers == expected + ([(waiting, None)] if waiting else [])
-    assert barriers[-1] == (barriers[-1][0], 5)
+    stages = list(plan.stages())
+    assert tuple(step for stage in stages for step in stage) == recipe.steps
+    for stage in stages:
+        assert "dataset" not in {step.operator.scope.value for step in stage[:-1]}
+    assert stages[-1][-1].number == 5
 
 
 def test_commits_are_applied_again_to_the_commits_of_a_chunk(path):

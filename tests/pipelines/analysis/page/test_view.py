@@ -206,7 +206,7 @@ def test_rows_of_a_prompt_have_its_number_and_those_that_steps_add_are_below_zer
     parents = pa.array([0, 1, 1, -1])
     change = Change({"a": pa.array([7, 8, 9, 0])}, parents=parents)
     step, values = Step(1, "s", FormatRewardMapper()), WrittenValues(frame)
-    values.add(AppliedStep(step, frame, StepResult(change, 4, 0.0, {}), frame.after(change)))
+    values.add(AppliedStep(step, frame, StepResult(change, 4), frame.after(change)))
     assert values.numbers(10).tolist() == [11, 12, -12, 0]
 
 
