@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import json
 import os
 import pickle
@@ -26,14 +27,18 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 from weakref import WeakSet
+
+from .workers import end_group, exit_with_parent
 
 STARTUP_SECONDS = 300.0
 """What the start of a process with its imports may take, on a busy machine."""
 _GRACE_S = 5.0  # by which an asynchronous process that is blocked is found
 _AT_ONCE_S = 1.0  # for the rest of a message that is there
+_FORKS_END_S = 2.0  # that forks have to end by themselves
+_SERVER_ENDS_S = 4.0  # that their server has, which may also still import
 
 # --- Messages -------------------------------------------------------------------------
 
@@ -177,6 +182,80 @@ class CommandProcess(WorkerProcess):
     def forget(self) -> None:
         self.link.close()
         self.process.returncode = 0  # Not this process's child: its destructor must not wait.
+
+
+class ForkingProcess(CommandProcess):
+    """One whose forks work, each at a link of its own: see `serve_forks`."""
+
+    def fork(self) -> socket.socket:
+        """The link of a new process; an OSError if the server has ended."""
+        link, theirs = socket.socketpair()
+        with theirs:
+            try:
+                socket.send_fds(self.link, [SIZE.pack(0)], [theirs.fileno()])
+            except OSError:
+                link.close()
+                raise
+        return link
+
+    def end(self, number: int) -> None:
+        """Kill the process of this number, and what it has started."""
+        with contextlib.suppress(OSError):  # All of them have ended.
+            self.link.sendall(SIZE.pack(number))
+
+    def close(self) -> None:
+        self.link.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_SERVER_ENDS_S)
+        super().close()
+
+
+def serve_forks(control: socket.socket, serve: Callable[[socket.socket], None]) -> NoReturn:
+    """Fork for each socket that comes, which `serve` gets, and end forks by their numbers.
+
+    They have what this process has imported. A fork ends with what it has started, and with this
+    process; once the parent has closed the connection, it has a moment to do so by itself.
+    """
+    gc.freeze()
+    forks = set[int]()
+    while True:
+        order, descriptors, _, _ = socket.recv_fds(control, SIZE.size, 1)
+        if len(order) < SIZE.size:
+            break
+        (number,) = SIZE.unpack(order)
+        if number in forks:
+            _end_fork(number)
+            forks.discard(number)
+        for each in descriptors:
+            with socket.socket(fileno=each) as link:
+                if not (fork := os.fork()):
+                    control.close()
+                    _be_fork(link, serve)
+                forks.add(fork)
+    late = time.monotonic() + _FORKS_END_S
+    while forks and time.monotonic() < late:
+        forks -= {each for each in forks if os.waitpid(each, os.WNOHANG)[0]}
+        time.sleep(0.01)
+    for each in forks:
+        _end_fork(each)
+    os._exit(0)
+
+
+def _be_fork(link: socket.socket, serve: Callable[[socket.socket], None]) -> NoReturn:
+    try:
+        exit_with_parent(os.getppid(), group=True)
+        os.setsid()
+        serve(link)
+    finally:
+        end_group()
+        os._exit(1)
+
+
+def _end_fork(number: int) -> None:
+    # Nobody has waited for it yet, so no other process can have its number.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(number, signal.SIGKILL)
+    os.waitpid(number, 0)
 
 
 # --- The pool -------------------------------------------------------------------------

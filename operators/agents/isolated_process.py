@@ -1,30 +1,27 @@
 """What runs in the processes of a flow or a tool: see `isolation.py`.
 
-The first one imports the code, and then gets orders on its control socket: to fork (zero, and the
-socket of the new process) or to end one of its children (its number). Each child serves one piece
-of work after the other, in one event loop, until its socket is closed.
+They are forks of one that has imported the code. Each serves one piece of work after the other, in
+one event loop, until its socket is closed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import inspect
 import os
 import pickle
 import select
-import signal
 import socket
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import Any, NamedTuple, cast
 
 from ..functions.process import described
-from ..process_pool import SIZE, receive, send
+from ..process_pool import receive, send, serve_forks
 from ..sampling.tokenizer import Messages
 from ..workers import end_group, exit_with_parent
 from .flow import Flow, build_flow, build_tools
@@ -205,66 +202,24 @@ async def _elsewhere(*_: Any) -> Observation:
     raise RuntimeError("a flow calls tools by `play.call`")
 
 
-# --- The process that forks -----------------------------------------------------------
-
-
-def main(descriptor: int, parent: int) -> NoReturn:
-    """Fork whenever the parent asks for it; once it is gone, end all children."""
+def main(descriptor: int, parent: int) -> None:
+    """Serve by forks; each builds its own part."""
     exit_with_parent(parent, group=True)
-    children = set[int]()
     with socket.socket(fileno=descriptor) as control:
         setup: PartSetup = pickle.loads(receive(control))
         failure = ""
         try:
-            setup.build()  # For its imports; each child builds its own.
+            setup.build()  # For its imports.
         except BaseException as error:
             failure = described(error)
-        gc.freeze()
-        while True:
-            body, descriptors, _, _ = socket.recv_fds(control, SIZE.size, 1)
-            if len(body) < SIZE.size:
-                break
-            (child,) = SIZE.unpack(body)
-            if child in children:
-                _end(child)
-                children.discard(child)
-            for each in descriptors:
-                with socket.socket(fileno=each) as link:
-                    if failure:
-                        send(link, pickle.dumps(("failed", 0, failure)))
-                    elif (child := os.fork()) != 0:
-                        children.add(child)
-                    else:
-                        control.close()
-                        _serve(link, setup)
-    _end_all(children)
-    os._exit(0)
+        serve_forks(control, partial(_serve, setup, failure))
 
 
-def _serve(link: socket.socket, setup: PartSetup) -> NoReturn:
-    try:
-        exit_with_parent(os.getppid(), group=True)
-        os.setsid()  # So that it ends with the processes that it starts.
-        if "numpy" in sys.modules:  # `random` does so itself.
-            sys.modules["numpy"].random.seed()
-        server = _PartServer(link, setup.build())
-        asyncio.new_event_loop().run_until_complete(server.serve())
-    finally:
-        end_group()
-        os._exit(1)
-
-
-def _end_all(children: set[int]) -> None:
-    """Let them close their part, and kill those that have not ended by then."""
-    late = time.monotonic() + _CLOSE_SECONDS
-    while children and time.monotonic() < late:
-        children -= {each for each in children if os.waitpid(each, os.WNOHANG)[0]}
-        time.sleep(0.01)
-    for each in children:
-        _end(each)
-
-
-def _end(child: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+def _serve(setup: PartSetup, failure: str, link: socket.socket) -> None:
+    if failure:
+        send(link, pickle.dumps(("failed", 0, failure)))
+        return
+    if "numpy" in sys.modules:  # `random` does so itself.
+        sys.modules["numpy"].random.seed()
+    server = _PartServer(link, setup.build())
+    asyncio.new_event_loop().run_until_complete(server.serve())

@@ -15,16 +15,13 @@ another one costs milliseconds. `isolated_process.py` is what runs in them.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import math
 import os
 import pickle
 import resource
-import socket
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import cache, partial
@@ -35,7 +32,7 @@ from pydantic import PrivateAttr
 
 from ..errors import RejuiceError
 from ..functions.process import described
-from ..process_pool import SIZE, STARTUP_SECONDS, CommandProcess, python_path
+from ..process_pool import SIZE, STARTUP_SECONDS, ForkingProcess, python_path
 from ..registry import registered
 from ..sampling.tokenizer import Encode
 from ..workers import usable_cores
@@ -50,7 +47,6 @@ _AT_ONCE = 64  # processes that start; a socket holds the orders for some more
 SHORT_S = 0.2
 """How long the others wait for one that is at work, see `any_at_work`."""
 _ENDED = "its process ended (a crash, an exit, or out of memory)"
-_CLOSE_SECONDS = 4.0
 _P = TypeVar("_P", Flow, Tool)
 
 
@@ -174,7 +170,7 @@ class PartProcesses:
         installed = kind.name() in registered(f"rejuice.{kind.noun}s")
         files = [] if installed else [inspect.getfile(kind)]
         self._setup = pickle.dumps(PartSetup(kind.noun, entry, files, kind.__module__))
-        self._forking: CommandProcess | None = None
+        self._forking: ForkingProcess | None = None
         self._idle = list[PartProcess]()
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = min(_PER_CORE * usable_cores(), _MOST, descriptors // 8)
@@ -212,11 +208,7 @@ class PartProcesses:
         self._idle.clear()
         if self._forking is not None:
             forking, self._forking = self._forking, None
-            forking.link.close()  # It ends, and kills those that have not.
-            late = time.monotonic() + _CLOSE_SECONDS
-            while forking.process.poll() is None and time.monotonic() < late:
-                await asyncio.sleep(0.01)
-            forking.close()  # It may still import.
+            await asyncio.to_thread(forking.close)
 
     async def _taken(self) -> PartProcess:
         while self._idle:
@@ -228,15 +220,12 @@ class PartProcesses:
             return await self._new()
 
     async def _new(self) -> PartProcess:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            try:
-                socket.send_fds(self._started(), [SIZE.pack(0)], [theirs.fileno()])
-            except OSError:  # The one that forks has ended; the next use starts another.
-                ours.close()
-                await self.close()
-                raise EOFError(_ENDED) from None
-        process = PartProcess(*await asyncio.open_connection(sock=ours))
+        try:
+            link = self._started().fork()
+        except OSError:  # The one that forks has ended; the next use starts another.
+            await self.close()
+            raise EOFError(_ENDED) from None
+        process = PartProcess(*await asyncio.open_connection(sock=link))
         process.asked = math.inf
         try:
             kind, _, value = await asyncio.wait_for(process.next(), STARTUP_SECONDS)
@@ -251,9 +240,9 @@ class PartProcesses:
         process.pid = value
         return process
 
-    def _started(self) -> socket.socket:
+    def _started(self) -> ForkingProcess:
         if self._forking is None:
-            self._forking = CommandProcess(
+            self._forking = ForkingProcess(
                 "agents.isolated_process",
                 self._setup,
                 path=python_path(),
@@ -262,13 +251,12 @@ class PartProcesses:
                 # A file that looks for a GPU when it is imported leaves it to the forks.
                 env={**os.environ, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"},
             )
-        return self._forking.link
+        return self._forking
 
     def _kill(self, process: PartProcess) -> None:
         process.close()
         if self._forking is not None and process.pid:
-            with contextlib.suppress(OSError):
-                self._forking.link.send(SIZE.pack(process.pid))
+            self._forking.end(process.pid)
 
 
 # --- Flows and tools ------------------------------------------------------------------
