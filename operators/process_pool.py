@@ -132,17 +132,10 @@ class WorkerProcess(ABC):
 class CommandProcess(WorkerProcess):
     """One that runs `main` of a module of a package beside this one, in a session of its own.
 
-    Args:
-        module: such as `functions.process`. Its `main` gets its end of `link`, as a file
-            descriptor, and the number of this process.
-        setup: its first message; none where it is empty.
-        path: where it finds modules, with all of rejuice; empty: where its Python does; None:
-            there, and it has nothing of rejuice but `module` and what that imports.
-        command: of its Python.
-        options: as of `subprocess.Popen`.
-
-    Raises:
-        OSError: there is no such command.
+    `main` of the module, such as `functions.process`, gets its end of `link`, as a file descriptor,
+    and the number of this process; `setup` is the first message. `path` is where it finds modules,
+    with all of rejuice; empty: where its Python does; None: there, and it has nothing of rejuice
+    but the module and what that imports. `options` are those of `subprocess.Popen`.
     """
 
     def __init__(
@@ -267,12 +260,8 @@ _Answer = TypeVar("_Answer")
 class ProcessPool(ABC, Generic[_P, _Answer]):
     """Up to `size` processes, started when first needed. Thread-safe.
 
-    After a fork of this process, the child has processes of its own.
-
-    Args:
-        calls: what they do, for a message.
-        size: of the pool.
-        spare: how many more are started for callers that would get none; they end after one call.
+    After a fork of this process, the child has processes of its own. `spare` is how many more are
+    started for callers that would get none; they end after one call.
     """
 
     def __init__(self, calls: str, size: int, *, spare: int = 0) -> None:
@@ -302,17 +291,10 @@ class ProcessPool(ABC, Generic[_P, _Answer]):
     def ask(
         self, requests: Sequence[Any], *, seconds: float, workers: int, most: int = 1
     ) -> list[_Answer]:
-        """The answer to each request, in order.
+        """The answer to each request, which is pickled, in order; up to `most` in a message.
 
-        Args:
-            requests: what is pickled.
-            seconds: by the wall in which a process has to give its next answer.
-            workers: processes that this call may use at a time.
-            most: requests of one message.
-
-        Raises:
-            InterruptedError: another thread has called `stop`.
-            Exception: what `start` and `prepare` of a process raise.
+        A process has to give its next answer within so many seconds by the wall. An
+        InterruptedError: another thread has called `stop`.
         """
         return _Work(self, requests, seconds, most).done(workers)
 

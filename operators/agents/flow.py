@@ -91,11 +91,7 @@ _N = TypeVar("_N", bound=Named)
 
 
 def build_flow(entry: Mapping[str, Any], files: Sequence[Path] = ()) -> Flow:
-    """Return the flow of a recipe.
-
-    Raises:
-        RecipeError: there is no such flow, a field does not fit, or it reads the reference.
-    """
+    """The flow of a recipe; refused is one that reads the reference."""
     flow = _built(FLOWS, entry, FLOWS.load_files(files), "flow")
     _check_reads(flow, flow.reads(), "flow")
     return flow
@@ -104,12 +100,7 @@ def build_flow(entry: Mapping[str, Any], files: Sequence[Path] = ()) -> Flow:
 def build_tools(
     entries: Sequence[Mapping[str, Any]], files: Sequence[Path] = ()
 ) -> tuple[Tool, ...]:
-    """Return the tools of a recipe.
-
-    Raises:
-        RecipeError: there is no such tool, two have the same name, a field does not fit, or one
-            reads the reference.
-    """
+    """The tools of a recipe; refused are two of one name, and one that reads the reference."""
     custom = TOOLS.load_files(files)
     tools = tuple(_built(TOOLS, entry, custom, "tools") for entry in entries)
     # A tool that has functions of its own, as an MCP server, may be used twice.

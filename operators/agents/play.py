@@ -30,14 +30,8 @@ class GrowingChat:
 
     A template has the prefix property if the tokens of a chat begin with those of each shorter one.
     Then a prompt is the one before it, the action as it was sampled, and what the template writes
-    from the end of the action to the beginning of the next one.
-
-    Args:
-        encode: applies the template.
-
-    Raises:
-        EngineError: the template lacks the prefix property, or leaves out the thoughts of
-            earlier messages, as that of Qwen3 does.
+    from the end of the action to the beginning of the next one. Refused is a template without this
+    property, and one that leaves out the thoughts of earlier messages, as that of Qwen3 does.
     """
 
     def __init__(self, encode: Encode) -> None:
@@ -60,13 +54,9 @@ class GrowingChat:
     def after(
         self, prompt_ids: Sequence[int], token_ids: Sequence[int], stopped: bool, text: str
     ) -> tuple[int, ...]:
-        """Return the next prompt.
+        """The prompt after this prompt, int[P], this action, int[T], and a message from the user.
 
-        Args:
-            prompt_ids: int[P], the prompt before it.
-            token_ids: int[T], the action.
-            stopped: whether it has an end-of-sequence token.
-            text: of the message from the user that follows.
+        `stopped`: the action has an end-of-sequence token.
         """
         ids = self._ids((("assistant", "b"), ("user", text)))
         between = ids[len(self._before) :]
@@ -75,7 +65,6 @@ class GrowingChat:
         return (*prompt_ids, *token_ids, *between)
 
     def _leaves_out_thought(self, opened: str, closed: str) -> bool:
-        """Return whether a message with a thought is written as one with another thought."""
         texts = (f"{opened}\n{thought}\n{closed}\n\nb" for thought in "ce")
         one, other = (self._ids((("assistant", text), _MORE)) for text in texts)
         return one == other
@@ -86,11 +75,7 @@ class GrowingChat:
 
 @lru_cache(maxsize=4)
 def growing_chat(encode: Encode | None) -> GrowingChat:
-    """Return the `GrowingChat` of a template, which is checked once.
-
-    Raises:
-        EngineError: it lacks the prefix property, or None: the template is on the server.
-    """
+    """The `GrowingChat` of a template, which is checked once; None: it is on the server."""
     if encode is None:
         found = "context: append needs the policy's tokenizer, which only the server has"
         raise EngineError(found, "choose another api than chat, or set context: memory")
@@ -118,9 +103,6 @@ class TimeLimit:
     It stands still while the policy is sampled. How long that takes depends on the engine and on
     what else it samples, and the engine has limits of its own: a trajectory whose turns wait behind
     those of many others must not fail.
-
-    Args:
-        seconds: the whole time.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -130,11 +112,7 @@ class TimeLimit:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, over: Callable[[], None]) -> None:
-        """Let the time run.
-
-        Args:
-            over: called once, when it has run out.
-        """
+        """Let the time run; `over` is called once, when it has run out."""
         self._over = over
         self._run()
 
@@ -177,8 +155,7 @@ class TurnSampler(Protocol):
     async def sample(self, prompt: Prompt, max_tokens: int) -> Group | Failure:
         """A group of one sample. The prompt has `token_ids` where the policy's tokenizer is known.
 
-        Raises:
-            EngineError: the engine itself has failed; that ends the run.
+        An EngineError means that the engine itself has failed, and ends the run.
         """
         ...
 
@@ -187,11 +164,7 @@ class Model(Protocol):
     """A frozen model."""
 
     async def ask(self, messages: Messages) -> str:
-        """Return its answer.
-
-        Raises:
-            ModelError: it gives none.
-        """
+        """Its answer; a ModelError where it gives none."""
         ...
 
     async def close(self) -> None:
@@ -200,11 +173,9 @@ class Model(Protocol):
 
 
 class Limits(NamedTuple):
-    """What a recipe allows besides the budgets of the flow.
+    """What a recipe allows besides the budgets of the flow: tokens of an action and of a prompt.
 
-    Attributes:
-        max_tokens: longest action, in tokens.
-        max_prompt_tokens: longest prompt, in tokens; None: the engine's own limit.
+    None: as long a prompt as the engine allows.
     """
 
     max_tokens: int
@@ -221,11 +192,7 @@ class Action(NamedTuple):
 class TrajectoryEnd(Exception):  # noqa: N818 - an end, as StopIteration
     """A budget is used up, or something failed: nothing more happens in this trajectory.
 
-    A flow need not catch it.
-
-    Args:
-        reason: a key of `trajectory.POLICY_ENDS` or `trajectory.FAILURES`.
-        detail: for the log.
+    A flow need not catch it. `reason` is one of `trajectory.POLICY_ENDS` and `FAILURES`.
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:
@@ -445,9 +412,8 @@ class Play:
     def _go_on(self, *, frozen: bool = False) -> None:
         """Raise the end again if there is one: a flow that caught it has little left to do.
 
-        Args:
-            frozen: for a frozen model, which may still make an answer of what there is when the
-                budgets of the policy are used up.
+        A frozen model may still make an answer of what there is when the policy's budgets are used
+        up.
         """
         if self.ended is not None and not (frozen and self.ended.reason in POLICY_ENDS):
             raise self.ended
@@ -483,7 +449,6 @@ class Play:
         return None if self._encode is None else tuple(self._encode(messages))
 
     def _grown(self, text: str) -> tuple[int, ...]:
-        """Return the prompt of a chat that has grown by the last action and a message."""
         last = next(turn for turn in reversed(self.turns) if turn.role == POLICY)
         chat = growing_chat(self._encode)
         if last.prompt_token_ids is None or last.token_ids is None:
@@ -493,7 +458,6 @@ class Play:
         return chat.after(last.prompt_token_ids, last.token_ids, stopped, text)
 
     def _not_sampled(self, failure: Failure) -> TrajectoryEnd:
-        """Return the end of a trajectory whose next turn could not be sampled."""
         if self._acted == 0:
             self.first_failure = failure
         if failure.reason == "prompt_too_long":

@@ -77,11 +77,7 @@ async def turn_sampler(
     report: TokenListener,
     catch_up: CatchUp = _nobody_to_wait_for,
 ) -> AsyncIterator[TurnSampler]:
-    """Samples turns from an engine, which stays open, while the context lasts.
-
-    Raises:
-        EngineError: there is no key for the server.
-    """
+    """Samples turns from an engine, which stays open, while the context lasts."""
     from ..sampling.openai_engine import OpenAIEngine
 
     if isinstance(engine, OpenAIEngine):
@@ -98,7 +94,7 @@ async def turn_sampler(
 
 
 def turns_at_a_time(engine: Engine) -> int:
-    """Return how many trajectories keep an engine busy."""
+    """How many trajectories keep an engine busy."""
     from ..sampling.openai_engine import OpenAIEngine
 
     return engine.options.concurrency if isinstance(engine, OpenAIEngine) else _WAVE
@@ -200,7 +196,7 @@ class EngineSampler:
                 return
 
     def _next_wave(self) -> Sequence[_WaitingTurn]:
-        """Return the turns that wait, in an order that does not depend on which came first."""
+        """The turns that wait, in an order that does not depend on which came first."""
         # A trajectory that has ended meanwhile, such as by its time limit, waits no more.
         wave = [turn for turn in self._waiting if not turn.found.done()]
         wave.sort(key=lambda turn: _order(turn.prompt))
@@ -276,10 +272,9 @@ async def play_trajectory(
     seed: int,
     index: int,
 ) -> Trajectory:
-    """Return one trajectory of a task; whatever goes wrong in it is its finish reason.
+    """One trajectory of a task; whatever goes wrong in it is its finish reason.
 
-    Raises:
-        EngineError: the engine itself has failed.
+    An EngineError: the engine itself has failed.
     """
     time_limit = TimeLimit(flow.seconds)
     play = Play(
@@ -318,19 +313,8 @@ async def play_trajectory(
 class AgentRunner:
     """Runs the trajectories of many tasks.
 
-    Args:
-        flow: what they follow.
-        tools: what the policy may call.
-        engine: samples the policy's turns; nothing else uses it during a run, and it stays open.
-        settings: of every turn; n is not used.
-        policy: its name.
-        encode: chat to token ids; None: the engine applies the chat template.
-        max_prompt_tokens: longest prompt of a turn; None: as long as the flow and the engine allow.
-        under_way: most trajectories at a time; None: as many as keep the engine busy. Further ones
-            begin as these end.
-
-    Raises:
-        EngineError: the flow does not suit the policy, or a frozen model has no key.
+    During a run nothing else uses the engine, which stays open. At most `under_way` trajectories
+    run at a time, None: as many as keep the engine busy; further ones begin as these end.
     """
 
     def __init__(
@@ -354,20 +338,12 @@ class AgentRunner:
         self._thread: LoopThread | None = None
 
     def run(self, tasks: Iterable[SeededTask], n: int) -> Iterator[_TaskGroup]:
-        """Yield groups as they finish, each with the index of its task; every index exactly once.
+        """Groups as they finish, each with the index of its task; every index exactly once.
 
-        Sampled tokens are reported to `protocol.token_listener()`.
-
-        Args:
-            tasks: taken in the thread that iterates, as trajectories end: at most as many
-                trajectories wait for their beginning as are under way.
-            n: trajectories of each.
-
-        Yields:
-            A Failure has the engine's reason why the first turn could not be sampled.
-
-        Raises:
-            EngineError: the engine or the tools have failed.
+        Tasks are taken in the thread that iterates, as trajectories end: at most as many
+        trajectories wait for their beginning as are under way. A Failure has the engine's reason
+        why the first turn could not be sampled. Sampled tokens are reported to
+        `protocol.token_listener()`.
         """
         report = token_listener()
         if self._thread is None:
@@ -463,8 +439,7 @@ class AgentRunner:
 def _answer(flow: Flow, done: asyncio.Future[str | None], play: Play) -> str | None:
     """What a flow returned, None where it was ended or failed.
 
-    Raises:
-        EngineError: the engine has failed, whatever the flow made of it.
+    Raised is an error of the engine, whatever the flow made of it.
     """
     if play.broken is not None:
         raise play.broken
@@ -495,19 +470,14 @@ def _answer(flow: Flow, done: asyncio.Future[str | None], play: Play) -> str | N
 def first_prompt(flow: Flow, tools: Sequence[Tool], prompt: Messages) -> Messages | None:
     """What the policy sees first; None where frozen models, which are not asked, come before it.
 
-    Raises:
-        ToolError: a tool cannot say what it has, or the flow fails before it asks the policy.
+    A ToolError: a tool cannot say what it has, or the flow fails before it asks the policy.
     """
     with closing(LoopThread("a first prompt")) as loop:
         return loop.run(_first_prompt(flow, tools, prompt))
 
 
 def functions_of(tools: Sequence[Tool]) -> list[ToolFunction]:
-    """Return what tools give the policy to call.
-
-    Raises:
-        ToolError: a tool cannot say what it has.
-    """
+    """What tools give the policy to call."""
     with closing(LoopThread("descriptions of tools")) as loop:
         return loop.run(_functions_of(tools))
 

@@ -42,7 +42,7 @@ class Observation(NamedTuple):
     status: Status = "ok"
 
     def redacted(self) -> Observation:
-        """Return the same without the secrets that are known: a server may repeat its key."""
+        """The same without the secrets that are known: a server may repeat its key."""
         return self._replace(text=redact(self.text))
 
 
@@ -64,8 +64,6 @@ class ToolFunction(NamedTuple):
     """Something that the policy can call.
 
     Attributes:
-        name: by which it calls it.
-        description: what it does, for the policy.
         parameters: JSON schema of the arguments, an object.
         call: runs it; arguments as in the schema, then the columns of the task that it reads.
             Raises ToolError.
@@ -200,7 +198,7 @@ class WrappedTool(Tool):
 
 
 def described(function: ToolFunction) -> dict[str, Any]:
-    """Return a function as chat templates and servers take it, in the form of OpenAI's API."""
+    """A function as chat templates and servers take it, in the form of OpenAI's API."""
     body = {"description": function.description, "parameters": dict(function.parameters)}
     return {"type": "function", "function": {"name": function.name, **body}}
 
@@ -251,7 +249,7 @@ def _function_of(tool: Tool) -> ToolFunction:
 
 @cache
 def _signature(tool_class: type[Tool]) -> tuple[type[BaseModel], bool]:
-    """Return the arguments of `call` as a model, and whether it takes the columns of the task."""
+    """The arguments of `call` as a model, and whether it takes the columns of the task."""
     fields: dict[str, Any] = {}
     parameters = inspect.signature(tool_class.call, eval_str=True).parameters
     for parameter in list(parameters.values())[1:]:

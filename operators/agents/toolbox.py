@@ -39,17 +39,11 @@ ToolCacheMode: TypeAlias = Annotated[
 
 
 def user_cache() -> Path:
-    """Return the cache in the user's cache folder."""
     return in_user_cache("tools.answers")
 
 
 def cached(tools: Sequence[Tool], mode: ToolCacheMode, path: Path) -> tuple[Tool, ...]:
-    """Return the tools, with those whose calls cost something behind a cache.
-
-    Raises:
-        RecipeError: with `read_only`, there is no cache, or a tool whose calls may change
-            something.
-    """
+    """The tools, with those whose calls cost something behind a cache."""
     if mode == "off":
         return tuple(tools)
     if mode == "read_only":
@@ -73,11 +67,7 @@ def _check_read_only(tools: Sequence[Tool], path: Path) -> None:
 
 
 class CachedTool(WrappedTool):
-    """A tool whose observations are kept.
-
-    An observation with status `error` is kept, as the same call would give it again; a ToolError is
-    not.
-    """
+    """A tool whose observations are kept: also an error of the call, but no ToolError."""
 
     path: Path
     """The cache."""
@@ -154,14 +144,7 @@ def _json(value: Any) -> str:
 
 
 class Toolbox:
-    """The functions of tools, by name.
-
-    Args:
-        functions: of all tools.
-
-    Raises:
-        RecipeError: two of them have the same name.
-    """
+    """The functions of all tools, by name."""
 
     def __init__(self, functions: Sequence[ToolFunction]) -> None:
         self.functions = functions
@@ -174,22 +157,12 @@ class Toolbox:
 
     @classmethod
     async def of(cls, tools: Sequence[Tool]) -> Toolbox:
-        """Return the functions of all tools.
-
-        Raises:
-            RecipeError: two of them have the same name.
-            ToolError: a tool cannot say what it has.
-        """
         return cls([each for tool in tools for each in await tool.functions()])
 
     async def call(
         self, name: str, arguments: Mapping[str, Any] | str, task: Mapping[str, Any]
     ) -> Observation:
-        """Return what a call gives; what the policy did wrong is an observation, too.
-
-        Raises:
-            ToolError: the tool cannot be used.
-        """
+        """What a call gives; what the policy did wrong is an observation, too."""
         function = self._by_name.get(name)
         if function is None:
             known = ", ".join(self._by_name) or "none"
@@ -204,13 +177,10 @@ class Toolbox:
         return (await function.call(arguments, task)).redacted()
 
     async def call_text(self, name: str, text: str, task: Mapping[str, Any]) -> Observation:
-        """Return what a call with plain text gives: `call` for a policy that writes no JSON.
+        """What a call with plain text gives: `call` for a policy that writes no JSON.
 
         The text of a JSON object is that object. Any other text is the value of the only argument
         that is required, or else of the first one.
-
-        Raises:
-            ToolError: the tool cannot be used.
         """
         return await self.call(name, self._arguments(name, text), task)
 

@@ -134,7 +134,6 @@ class Trajectory(NamedTuple):
     """All turns of one attempt, and its outcome.
 
     Attributes:
-        turns: in order.
         response: the final answer; empty where the policy gave none, None where something else
             failed.
         finish_reason: a key of `POLICY_ENDS` or of `FAILURES`.
@@ -157,26 +156,18 @@ class Trajectory(NamedTuple):
         return [turn for turn in self.turns if turn.role == POLICY]
 
     def to_json(self) -> bytes:
-        """Return what is stored of it, as JSON; floats keep their bits."""
+        """What is stored of it, as JSON; floats keep their bits."""
         turns = [turn._asdict() for turn in self.turns]
         return orjson.dumps([turns, self.response, self.finish_reason])
 
     @classmethod
     def from_json(cls, text: bytes | str) -> Trajectory:
-        """Return what `to_json` wrote."""
         turns, response, finish_reason = orjson.loads(text)
         return cls(tuple(map(_turn, turns)), response, finish_reason)
 
 
 class TrajectoryGroup(NamedTuple):
-    """The trajectories of one prompt, and their origin, as `sampling.protocol.Group`.
-
-    Attributes:
-        policy: name of the policy.
-        version: of its weights.
-        seed: of the prompt; None if unknown.
-        trajectories: n of them.
-    """
+    """The `n` trajectories of one prompt, and their origin, as `sampling.protocol.Group`."""
 
     policy: str
     version: int
@@ -185,12 +176,12 @@ class TrajectoryGroup(NamedTuple):
 
 
 def turns_of(row: Sequence[dict[str, Any]]) -> tuple[Turn, ...]:
-    """Return the turns in a cell of the column `turns`, as Python values."""
+    """The turns in a cell of the column `turns`."""
     return tuple(map(_turn, row))
 
 
 def columns_of(trajectories: Sequence[Trajectory]) -> dict[str, pa.Array]:
-    """Return the columns that describe trajectories, one row each.
+    """The columns that describe trajectories, one row each.
 
     `prompt_token_ids` is the first prompt of the policy; `response_token_ids` and
     `response_logprobs` are all its actions, one after the other, without observations: they are
@@ -239,11 +230,7 @@ def holds_turns(cell: Any) -> bool:
 
 
 def turn_lines(cell: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Return a line for each turn of a trajectory.
-
-    Returns:
-        What happened, such as `2. search {"query": "apples"}, ok`, and what was written or seen.
-    """
+    """A line for each turn: `2. search {"query": "apples"}, ok`, and what was written or seen."""
     return dict(_line(number, turn) for number, turn in enumerate(turns_of(cell), 1))
 
 

@@ -45,16 +45,10 @@ _EXACT = ("prompt_token_ids", "token_ids", "logprobs")
 
 
 class RecordedTrajectories:
-    """Returns the trajectories of a table with one row each, such as the export of a run.
+    """The trajectories of a table with one row each, such as the export of a run.
 
-    Args:
-        path: of the recording. Columns `prompt`, `turns` and `response` are required; other columns
-            that sampling writes are used if present.
-        settings: with which it must have been sampled, as far as it says.
-        exact: require token ids and log-probabilities of each turn of the policy.
-
-    Raises:
-        EngineError: there is no such file, or a column is missing or has another type.
+    It has the columns `prompt`, `turns` and `response`; others that sampling writes are used if
+    present. `exact` requires token ids and log-probabilities of each turn of the policy.
     """
 
     def __init__(self, path: str, settings: Settings, *, exact: bool) -> None:
@@ -64,12 +58,7 @@ class RecordedTrajectories:
     def run(
         self, tasks: Iterable[SeededTask], n: int
     ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
-        """Yield the recorded trajectories, as `AgentRunner.run`.
-
-        Raises:
-            EngineError: they were sampled with other settings, come from several policies, or lack
-                what `exact` requires.
-        """
+        """As `AgentRunner.run`."""
         prompts = (Prompt(each.task.messages, each.seed) for each in tasks)
         settings = self._settings._replace(n=n)
         for (index, prompt), found in self._recording.rows_of(prompts, settings):
@@ -190,11 +179,11 @@ class AgentRolloutMapper(RolloutMapper):
         return self
 
     def open_flow(self) -> Flow:
-        """Return the flow, in processes of its own if it is a user's; whoever uses it closes it."""
+        """The flow, in processes of its own if it is a user's; whoever uses it closes it."""
         return isolated(self._flow(), self.flow)
 
     def open_tools(self) -> tuple[Tool, ...]:
-        """Return the tools likewise, behind their cache; whoever uses them closes them."""
+        """The tools likewise, behind their cache; whoever uses them closes them."""
         tools = zip(self._tools(), self.tools, strict=True)
         path = self.tool_cache_path or user_cache()
         return cached([isolated(*each) for each in tools], self.tool_cache, path)
@@ -206,7 +195,7 @@ class AgentRolloutMapper(RolloutMapper):
         return build_tools(self.tools, self.custom_operator_paths)
 
     def tasks(self, table: pa.Table, rows: Iterable[int]) -> Iterator[Task]:
-        """Yield what the trajectories of these rows are about; each of them has a prompt."""
+        """What the trajectories of these rows are about; each of them has a prompt."""
         own = list(self._readers())
         columns = table.select([*own, "prompt_id", "prompt"])
         for at in rows:
@@ -278,12 +267,7 @@ class AgentRolloutMapper(RolloutMapper):
     def preflight_parts(self, encode: Encode | None) -> None:
         """Check that the flow suits the policy, and that the servers of its parts are up.
 
-        Args:
-            encode: of the policy; None: its engine applies the chat template.
-
-        Raises:
-            EngineError: it does not, or they are not.
-            RecipeError: a server lacks something that a tool names.
+        Without `encode`, the policy's engine applies the chat template.
         """
         flow = self._flow()
         flow.check(encode)
@@ -294,7 +278,7 @@ class AgentRolloutMapper(RolloutMapper):
             tool.preflight()
 
     def _readers(self) -> dict[str, str]:
-        """Return the columns that tools and the flow read, each with the first of them."""
+        """The columns that tools and the flow read, each with the first of them."""
         if self.engine == "recorded":
             return {}
         parts: list[Flow | Tool] = [self._flow(), *reversed(self._tools())]
@@ -303,7 +287,7 @@ class AgentRolloutMapper(RolloutMapper):
     def _results(
         self, chunks: Iterator[RowsOfChunk]
     ) -> Iterator[tuple[int, RowsOfChunk, TrajectoryGroup | Failure]]:
-        """Return the result of each row, as they finish."""
+        """The result of each row, as they finish."""
 
         def run(
             tasks: Iterable[SeededTask],
@@ -315,7 +299,7 @@ class AgentRolloutMapper(RolloutMapper):
     def _tasks_or_failures(
         self, table: pa.Table, rows: Sequence[int]
     ) -> Iterator[ToCompute[SeededTask] | KnownResult[TrajectoryGroup | Failure]]:
-        """Yield what the trajectories of each of these rows are about, or why there are none."""
+        """What the trajectories of each of these rows are about, or why there are none."""
         check_chats(table["prompt"])
         prompts = dict[int, Prompt]()
         for row, prompt in self.prompts_of(table, rows):
@@ -327,7 +311,7 @@ class AgentRolloutMapper(RolloutMapper):
             yield ToCompute([row], SeededTask(task, prompt.seed))
 
     def _player(self) -> _Player:
-        """Return what runs trajectories; within a thread, the same one until the step is closed."""
+        """What runs trajectories; within a thread, the same one until the step is closed."""
         key = self._key()
         if key not in _open:
             _open[key] = self._open_player()
@@ -357,7 +341,6 @@ class AgentRolloutMapper(RolloutMapper):
     def _change(
         self, prompt_ids: pa.ChunkedArray, found: Sequence[TrajectoryGroup | Failure]
     ) -> Change:
-        """Return the change to rows with these results."""
         groups = [
             (row, each) for row, each in enumerate(found) if isinstance(each, TrajectoryGroup)
         ]
@@ -366,7 +349,7 @@ class AgentRolloutMapper(RolloutMapper):
         return self._change_of(prompt_ids, found, sources, columns_of(trajectories))
 
     def _explained(self) -> Mapping[str, str]:
-        """Return what the policy sees first, and the tools."""
+        """What the policy sees first, and the tools."""
         from ..agents.runner import first_prompt, functions_of
 
         lines = {}

@@ -213,7 +213,7 @@ class RewardFunctionMapper(Mapper):
         )
 
     def _columns(self) -> tuple[Columns, Columns]:
-        """Return the columns that it needs, and those that it takes where they are."""
+        """The columns that it needs, and those that it takes where they are."""
         signature = self._signature
         style = self._style(signature)
         needed, optional = list(signature.required), list(signature.optional)
@@ -242,7 +242,7 @@ class RewardFunctionMapper(Mapper):
     # --- its arguments ----------------------------------------------------------------
 
     def _arguments(self, table: pa.Table) -> tuple[list[dict[str, Any]], list[str | None]]:
-        """Return the arguments of each row, and why it is not graded at all."""
+        """The arguments of each row, and why it is not graded at all."""
         signature = self._signature
         responses = table["response"].to_pylist()
         missing = [None if text is not None else "no_response" for text in responses]
@@ -262,7 +262,7 @@ class RewardFunctionMapper(Mapper):
     def _of_verl(
         self, signature: FunctionSignature, table: pa.Table
     ) -> tuple[dict[str, list[Any]], list[Any]]:
-        """Return verl's four arguments, as far as it takes them, and the references."""
+        """verl's four arguments, as far as it takes them, and the references."""
         given: dict[str, list[Any]] = {"solution_str": table["response"].to_pylist()}
         there, n = set(table.column_names), table.num_rows
         for name, none in (("data_source", ""), ("extra_info", {})):
@@ -287,7 +287,7 @@ class RewardFunctionMapper(Mapper):
         return {**given, "ground_truth": truths}, truths
 
     def _of_trl(self, signature: FunctionSignature, table: pa.Table) -> dict[str, list[Any]]:
-        """Return TRL's arguments, each a list of one, as far as it takes them."""
+        """TRL's arguments, each a list of one, as far as it takes them."""
         there = set(table.column_names)
         plain = "prompt" in there and is_text(table["prompt"].type)
         texts = table["response"].to_pylist()
@@ -317,7 +317,7 @@ def _rows(given: Mapping[str, Sequence[Any]], n: int) -> list[tuple[Any, ...]]:
 
 
 def _hint(key: str, outcomes: Sequence[RowOutcome]) -> str:
-    """Return which key of a dict without this one may be meant, else which it has."""
+    """Which key of a dict without this one may be meant, else which it has."""
     has = next((each.keys for each in outcomes if each.keys and key not in each.keys), ())
     if not has:
         return "; it returned no dict, or None in it"

@@ -170,7 +170,7 @@ class UnitTestMapper(Mapper):
         return self._columns([self._result(*each) for each in zip(rows, graded, strict=True)])
 
     def assertions(self, table: pa.Table) -> Iterator[AssertCase]:
-        """Yield the tests of all rows that have a program, with `style: assert`."""
+        """The tests of all rows that have a program, with `style: assert`."""
         from ..sandbox.grading import AssertCase
 
         for row in self._rows(table):

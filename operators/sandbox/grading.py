@@ -81,15 +81,10 @@ def _own_turn(text: str) -> str:
 
 
 def same_output(printed: str, expected: str, tolerance: float | None = None) -> bool:
-    """Compare two outputs, line by line.
+    """Compare two outputs, line by line, but for white space at ends and empty lines at the end.
 
-    White space at the ends of lines and empty lines at the end do not count.
-
-    Args:
-        printed: by the program.
-        expected: by the test.
-        tolerance: numbers may differ by so much, absolutely or relative to the expected one; then
-            lines are compared word by word. None: texts have to be equal.
+    With a tolerance lines are compared word by word, and numbers may differ by so much, absolutely
+    or relative to the expected one.
 
     >>> same_output("3 4 \\n", "3 4")
     True
@@ -145,14 +140,10 @@ class AssertCase(NamedTuple):
 
 
 def stdin_cases(cells: Iterable[Any]) -> tuple[StdinCase, ...]:
-    """Return the tests in the cells of a row.
+    """The tests in the cells of a row.
 
-    Args:
-        cells: each a list of `{input, output}`; or parallel lists `{inputs, outputs}` or
-            `{input, output}`; or either as JSON text. Null: no tests.
-
-    Raises:
-        BadTestsError: a cell is something else, or its tests are calls of a function.
+    Each is a list of `{input, output}`; or parallel lists `{inputs, outputs}` or `{input, output}`;
+    or either as JSON text. Null: no tests. A BadTestsError for anything else.
     """
     return tuple(case for cell in cells for case in _stdin_cell(_parsed(cell)))
 
@@ -160,16 +151,11 @@ def stdin_cases(cells: Iterable[Any]) -> tuple[StdinCase, ...]:
 def assert_cases(
     cells: Iterable[Any], setup: Any = None, entry_point: str | None = None
 ) -> tuple[AssertCase, ...]:
-    """Return the tests in the cells of a row.
+    """The tests in the cells of a row.
 
-    Args:
-        cells: each a list of statements, a test each, also as JSON text; or one test as text.
-            Null: no tests.
-        setup: code to run before each test, as text or as a list of lines.
-        entry_point: the function to call `check` with, which the tests define.
-
-    Raises:
-        BadTestsError: a cell is something else, or the name is none.
+    Each is a list of statements, a test each, also as JSON text; or one test as text. Null: no
+    tests. `setup` is code to run before each test, as text or as a list of lines; `entry_point` the
+    function to call `check` with, which the tests define. A BadTestsError for anything else.
     """
     before = _joined(setup)
     if entry_point is not None and not entry_point.isidentifier():
@@ -318,7 +304,7 @@ class _Object:
 
 
 def weaknesses(grader: Grader, case: AssertCase) -> tuple[Weakness, ...]:
-    """Return why a test is weak; empty: it is not, as far as this is looked at.
+    """Why a test is weak; empty: it is not, as far as this is looked at.
 
     - `nan`: it passes where all functions return NaN, and not where they return the largest or the
       smallest number. A test that says `nan` expects it.
@@ -330,9 +316,7 @@ def weaknesses(grader: Grader, case: AssertCase) -> tuple[Weakness, ...]:
       of these methods, such as the expected text in `f(3).startswith("abc")`, get into the process
       of that program.
 
-    Raises:
-        BadTestsError: the test makes no call, or cannot be run.
-        SandboxError: the sandbox has failed.
+    A BadTestsError: the test makes no call, or cannot be run.
     """
     names = sorted(_names(case))
 
@@ -407,7 +391,7 @@ class Grader:
         self._tolerance, self._run_all = tolerance, run_all
 
     def grade(self, submissions: Sequence[Submission], *, workers: int) -> list[CaseVerdicts]:
-        """Return the verdicts on many programs, in order; equal submissions are graded once."""
+        """The verdicts on many programs, in order; equal submissions are graded once."""
         distinct = list(dict.fromkeys(submissions))
         with ThreadPoolExecutor(workers) as pool:
             found = dict(zip(distinct, pool.map(self._grade, distinct), strict=True))
@@ -432,11 +416,7 @@ class Grader:
         return (*verdicts, *not_run)
 
     def run(self, program: Program, case: StdinCase | AssertCase) -> CaseVerdict:
-        """What comes of a test.
-
-        Raises:
-            BadTestsError: the test makes no call, or cannot be run.
-        """
+        """What comes of a test; a BadTestsError: it makes no call, or cannot be run."""
         if isinstance(case, AssertCase):
             return self._run_assert(program, case)
         done = self._sandbox.run(program.code, stdin=case.stdin, limits=self._limits)
@@ -469,5 +449,5 @@ class Grader:
 
 @cache
 def shared_sandbox() -> Sandbox:
-    """Return the sandbox of this process, with a worker for each usable core."""
+    """The sandbox of this process, with a worker for each usable core."""
     return Sandbox(workers=usable_cores())

@@ -109,7 +109,7 @@ class _Talk:
 
 
 def _error(name: str, message: str) -> Exception:
-    """Return an exception of the program, as one of Python's own where it is derived from that."""
+    """An exception of the program, as one of Python's own where it is derived from that."""
     found = getattr(builtins, name, None)
     # StopIteration would end a loop of the test as if all was well.
     if isinstance(found, type) and issubclass(found, Exception) and found is not StopIteration:

@@ -58,7 +58,7 @@ def encode(value: Any, other: Callable[[Any], Any]) -> Any:
 
 
 def _as_base(value: Any, base: type) -> Any:
-    """Return an instance of a subclass, as what it is without it."""
+    """An instance of a subclass, as what it is without it."""
     if base is dict:
         return dict(dict.items(value))
     if base in (list, tuple, set, frozenset, deque):

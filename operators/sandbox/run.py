@@ -218,10 +218,8 @@ class Sandbox:
     """A fork server, started when first needed, and the programs that run in its forks.
 
     Thread-safe. The fork server and all programs end with this process, however it ends; after a
-    fork of this process, the child has a fork server of its own.
-
-    Args:
-        workers: programs that run at the same time; further calls wait.
+    fork of this process, the child has a fork server of its own. At most `workers` programs run at
+    the same time; further calls wait.
     """
 
     def __init__(self, *, workers: int = 1) -> None:
@@ -238,16 +236,10 @@ class Sandbox:
         show_last: bool = False,
         stop: Stop | None = None,
     ) -> Execution:
-        """Run a program, which reads `stdin`, and wait for its end.
+        """Run a program, which reads `stdin`, and wait for its end; `stop` ends it early.
 
-        Args:
-            show_last: print the value of the last statement, if it is an expression, as a notebook
-                does.
-            stop: ends it early.
-
-        Raises:
-            SandboxError: the sandbox has failed; the next call starts it again.
-            ValueError: the limits leave nothing to run with.
+        With `show_last`, the value of the last statement is printed if it is an expression, as a
+        notebook does. After a SandboxError, the next call starts the sandbox again.
         """
         with self._free:
             return self._run(source, stdin, limits, stop or Stop(), show_last=show_last)
@@ -364,7 +356,7 @@ class Sandbox:
 
 
 def _file(text: str, stack: contextlib.ExitStack) -> int:
-    """Return a file in memory with this content, which nobody can change."""
+    """A file in memory with this content, which nobody can change."""
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     descriptor = os.memfd_create("text", flags)
     stack.callback(os.close, descriptor)

@@ -26,7 +26,6 @@ class _Answers:
         self._names, self._objects = names, list[Any]()
 
     def answer(self, call: list[Any]) -> Any:
-        """Return the result of a call, as JSON."""
         verb, *items = call
         values = [decode(item, self._value) for item in items]
         if verb == "call":
@@ -99,7 +98,7 @@ def main(code: str, prefix: str) -> None:
 
 
 def _compiled(prefix: str, code: str) -> Any:
-    """Return the program, which continues the prefix or repeats it."""
+    """The program, which continues the prefix or repeats it."""
     if prefix and not prefix.endswith("\n"):
         prefix += "\n"
     try:

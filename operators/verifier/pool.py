@@ -100,9 +100,6 @@ class Pool(ProcessPool[VerifierProcess, GradingOutcome]):
         a tenth of what it has by the wall; the start of processes is not in it. `workers` is how
         many this call may use at a time; `rule` is how to compare a pair. With `math_verify`, the
         first element of a pair is a whole response.
-
-        Raises:
-            WorkerPoolError: no process could be started.
         """
         requests = [(*pair, rule, timeout) for pair in pairs]
         return self.ask(requests, seconds=WALL_FACTOR * timeout, workers=workers)
