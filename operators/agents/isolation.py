@@ -24,23 +24,20 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
-from functools import cache, partial
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar, cast
 from weakref import WeakSet
-
-from pydantic import PrivateAttr
 
 from ..errors import RejuiceError
 from ..functions.process import described
 from ..process_pool import SIZE, STARTUP_SECONDS, ForkingProcess, python_path
 from ..registry import registered
-from ..sampling.tokenizer import Encode
 from ..workers import usable_cores
 from .flow import Flow
 from .isolated_process import PartSetup, passable
-from .play import Model, Play, TrajectoryEnd
-from .tool import Tool, ToolError, ToolFunction, WrappedTool
-from .trajectory import Budgets, Task
+from .play import Play, TrajectoryEnd
+from .tool import Tool, ToolError, ToolFunction
+from .trajectory import Task
 
 _PER_CORE, _MOST = 32, 512  # processes of a part
 _AT_ONCE = 64  # processes that start; a socket holds the orders for some more
@@ -51,24 +48,14 @@ _P = TypeVar("_P", Flow, Tool)
 
 
 def isolated(part: _P, entry: Mapping[str, Any]) -> _P:
-    """A flow or a tool that runs in processes of its own, or the part itself if it is ours."""
-    kind = type(part)
-    if kind.__module__.partition(".")[0] == __name__.partition(".")[0]:
+    """A flow or a tool that runs in processes of its own, or the part itself if it is ours.
+
+    `entry` is its name with its fields, as in the recipe.
+    """
+    if type(part).__module__.partition(".")[0] == __name__.partition(".")[0]:
         return part
-    fields: dict[str, Any] = {}
-    if isinstance(part, Flow):
-        fields = {name: getattr(part, name) for name in Budgets.model_fields}
-    found: _P = _wrapper(kind)(**{kind.noun: part}, entry=entry, **fields)
-    return found
-
-
-@cache
-def _wrapper(kind: type[Flow] | type[Tool]) -> Any:
-    """A class of the same name, for messages."""
-    own: dict[str, Any] = {"__module__": __name__}
-    if issubclass(kind, Flow):
-        return type(kind.__name__, (IsolatedFlow,), own)
-    return type(kind.__name__, (IsolatedTool,), {**own, "is_local": kind.is_local})
+    apart: Any = IsolatedFlow if isinstance(part, Flow) else IsolatedTool
+    return cast(_P, apart(part, entry))
 
 
 # --- Processes ------------------------------------------------------------------------
@@ -262,18 +249,21 @@ class PartProcesses:
 # --- Flows and tools ------------------------------------------------------------------
 
 
-class IsolatedFlow(Flow):
+class _Isolated:
+    """What is not done in its processes is done by the part itself."""
+
+    def __init__(self, part: Flow | Tool, entry: Mapping[str, Any]) -> None:
+        self.part, self._processes = part, PartProcesses(part, entry)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.part, name)
+
+    async def close(self) -> None:
+        await self._processes.close()
+
+
+class IsolatedFlow(_Isolated):
     """A flow of a user's, which runs in processes of its own, under the same budgets."""
-
-    flow: Flow
-    """The flow itself."""
-    entry: dict[str, Any]
-    """Its name with its fields, as in the recipe."""
-
-    _pool: PartProcesses = PrivateAttr()
-
-    def model_post_init(self, _: Any) -> None:
-        self._pool = PartProcesses(self.flow, self.entry)
 
     async def run(self, task: Task, play: Play) -> str | None:
         errors = list[RejuiceError]()
@@ -289,65 +279,41 @@ class IsolatedFlow(Flow):
             return [passable(each) for each in found] if name == "tools" else found
 
         try:
-            async with self._pool.process(play.waiting()) as process:
+            async with self._processes.process(play.waiting()) as process:
                 kind, value = await process.work("run", task, answer=answer)
         except EOFError as error:
             kind, value = "failed", str(error)
         if errors:  # Whatever the flow made of it.
             raise errors[0]
         if kind == "failed":
-            raise TrajectoryEnd("flow_failed", f"{self.name()}: {value}")
+            raise TrajectoryEnd("flow_failed", f"{self.part.name()}: {value}")
         if kind == "end":
             raise TrajectoryEnd(*value)
         answered: str | None = value
         return answered
 
-    def check(self, encode: Encode | None) -> None:
-        self.flow.check(encode)
 
-    def models(self) -> Mapping[str, Model]:
-        return self.flow.models()
-
-    def reads(self) -> tuple[str, ...]:
-        return self.flow.reads()
-
-    def cache_key_fields(self) -> Mapping[str, Any]:
-        return self.flow.cache_key_fields()
-
-    async def close(self) -> None:
-        await self._pool.close()
-
-
-class IsolatedTool(WrappedTool):
+class IsolatedTool(_Isolated):
     """A tool of a user's, whose calls run in processes of its own."""
 
-    entry: dict[str, Any]
-    """Its name with its fields, as in the recipe."""
-
-    _pool: PartProcesses = PrivateAttr()
-
-    def model_post_init(self, _: Any) -> None:
-        self._pool = PartProcesses(self.tool, self.entry)
+    part: Tool
 
     async def functions(self) -> Sequence[ToolFunction]:
         try:
             known = await asyncio.wait_for(self._asked("functions", {}), STARTUP_SECONDS)
         except asyncio.TimeoutError:
-            found = f"'{self.name()}' does not say what it has after {STARTUP_SECONDS:g} s"
+            found = f"'{self.part.name()}' does not say what it has after {STARTUP_SECONDS:g} s"
             raise ToolError(found) from None
-        if type(self.tool).functions is Tool.functions:
-            known = await self.tool.functions()  # The same, and they know what they refuse.
+        if type(self.part).functions is Tool.functions:
+            known = await self.part.functions()  # The same, and they know what they refuse.
         return [each._replace(call=partial(self._asked, each.name)) for each in known]
 
     async def _asked(self, name: str, arguments: Any, task: Any = None) -> Any:
         try:
-            async with self._pool.process() as process:
+            async with self._processes.process() as process:
                 kind, value = await process.work(name, arguments, task)
         except EOFError as error:
             raise ToolError(str(error)) from None
         if kind == "failed":
             raise ToolError(value)
         return value
-
-    async def close(self) -> None:
-        await self._pool.close()

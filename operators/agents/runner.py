@@ -382,7 +382,12 @@ class AgentRunner:
     async def _open_work(
         self, put: Callable[[int | tuple[_Place, Trajectory] | RefillRequest], None]
     ) -> AsyncIterator[Callable[[_Place], Awaitable[None]]]:
-        toolbox = await self._opened()
+        if self._toolbox is None:
+            try:
+                self._toolbox = await Toolbox.of(self._tools)
+            except ToolError as error:
+                raise EngineError("the tools cannot be used", str(error)) from error
+        toolbox = self._toolbox
 
         async def catch_up() -> None:
             refill = RefillRequest()
@@ -395,14 +400,6 @@ class AgentRunner:
                 put((place, await self._trajectory(place, sampler, toolbox)))
 
             yield play
-
-    async def _opened(self) -> Toolbox:
-        if self._toolbox is None:
-            try:
-                self._toolbox = await Toolbox.of(self._tools)
-            except ToolError as error:
-                raise EngineError("the tools cannot be used", str(error)) from error
-        return self._toolbox
 
     async def _trajectory(
         self, place: _Place, sampler: TurnSampler, toolbox: Toolbox
@@ -421,18 +418,12 @@ class AgentRunner:
         failures = [each.first_failure for each in trajectories]
         if failures[0] is not None and None not in failures:
             return failures[0]
-        versions = [
-            turn.policy_version
-            for trajectory in trajectories
-            for turn in trajectory.actions
-            if turn.policy_version is not None
-        ]
         turns = [turn for trajectory in trajectories for turn in trajectory.actions]
+        versions = [turn.policy_version for turn in turns if turn.policy_version is not None]
         # A server may take no seed; then that of the prompt has decided nothing.
-        unseeded = bool(turns) and all(turn.seed is None for turn in turns)
-        version = min(versions, default=0)
+        unseeded = turns and all(turn.seed is None for turn in turns)
         return TrajectoryGroup(
-            self._policy, version, None if unseeded else seed, tuple(trajectories)
+            self._policy, min(versions, default=0), None if unseeded else seed, tuple(trajectories)
         )
 
 
@@ -467,33 +458,27 @@ def _answer(flow: Flow, done: asyncio.Future[str | None], play: Play) -> str | N
 # --- What a flow and its tools show to the policy, for `rejuice explain` --------------
 
 
-def first_prompt(flow: Flow, tools: Sequence[Tool], prompt: Messages) -> Messages | None:
-    """What the policy sees first; None where frozen models, which are not asked, come before it.
-
-    A ToolError: a tool cannot say what it has, or the flow fails before it asks the policy.
-    """
-    with closing(LoopThread("a first prompt")) as loop:
-        return loop.run(_first_prompt(flow, tools, prompt))
-
-
 def functions_of(tools: Sequence[Tool]) -> list[ToolFunction]:
     """What tools give the policy to call."""
+
+    async def functions() -> list[ToolFunction]:
+        try:
+            return [each for tool in tools for each in await tool.functions()]
+        finally:
+            await close_all(*tools)
+
     with closing(LoopThread("descriptions of tools")) as loop:
-        return loop.run(_functions_of(tools))
+        return loop.run(functions())
 
 
 class _Seen:
-    """Samples nothing, and keeps the first prompt."""
+    """Samples nothing, and keeps the first prompt; as a frozen model, it gives no answer."""
 
     messages: Messages | None = None
 
     async def sample(self, prompt: Prompt, max_tokens: int) -> Failure:
         self.messages = self.messages or prompt.messages
         return Failure("not_sampled", "")
-
-
-class _Silent:
-    """In place of a frozen model: it gives no answer."""
 
     async def ask(self, messages: Messages) -> str:
         raise ModelError("it is not asked")
@@ -502,30 +487,27 @@ class _Silent:
         pass
 
 
-async def _first_prompt(flow: Flow, tools: Sequence[Tool], prompt: Messages) -> Messages | None:
+def first_prompt(
+    flow: Flow, functions: Sequence[ToolFunction], prompt: Messages
+) -> Messages | None:
+    """What the policy sees first; None where frozen models, which are not asked, come before it.
+
+    A ToolError: the flow fails before it asks the policy.
+    """
     seen = _Seen()
-    functions = await _functions_of(tools)
-    try:
-        played = await play_trajectory(
-            flow,
-            Task("", prompt, dict.fromkeys(flow.reads())),
-            sampler=seen,
-            encode=None,
-            toolbox=Toolbox(functions),
-            models=dict.fromkeys(flow.models(), _Silent()),
-            limits=Limits(1, None),
-            seed=0,
-            index=0,
-        )
-    finally:
-        await flow.close()
+
+    async def play() -> Trajectory:
+        try:
+            return await play_trajectory(
+                flow, Task("", prompt, dict.fromkeys(flow.reads())), sampler=seen, encode=None,
+                toolbox=Toolbox(functions), models=dict.fromkeys(flow.models(), seen),
+                limits=Limits(1, None), seed=0, index=0,
+            )  # fmt: skip
+        finally:
+            await flow.close()
+
+    with closing(LoopThread("a first prompt")) as loop:
+        played = loop.run(play())
     if seen.messages is None and played.finish_reason in ("flow_failed", "time_limit"):
         raise ToolError(played.detail)
     return seen.messages
-
-
-async def _functions_of(tools: Sequence[Tool]) -> list[ToolFunction]:
-    try:
-        return [each for tool in tools for each in await tool.functions()]
-    finally:
-        await close_all(*tools)

@@ -169,34 +169,6 @@ async def close_all(*parts: Closable) -> None:
             closing.push_async_callback(part.close)
 
 
-class WrappedTool(Tool):
-    """A tool whose functions are called in another way; all else is the tool's own."""
-
-    tool: Tool
-    """The tool itself."""
-
-    async def call(self, *args: Any, **kwargs: Any) -> str | Observation:
-        return await self.tool.call(*args, **kwargs)
-
-    def reads(self) -> Columns:
-        return self.tool.reads()
-
-    def check(self) -> None:
-        self.tool.check()
-
-    def preflight(self) -> None:
-        self.tool.preflight()
-
-    def cache_key_fields(self) -> Mapping[str, Any]:
-        return self.tool.cache_key_fields()
-
-    def is_read_only(self) -> bool:
-        return self.tool.is_read_only()
-
-    async def close(self) -> None:
-        await self.tool.close()
-
-
 def described(function: ToolFunction) -> dict[str, Any]:
     """A function as chat templates and servers take it, in the form of OpenAI's API."""
     body = {"description": function.description, "parameters": dict(function.parameters)}

@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
-from pydantic import BeforeValidator, PrivateAttr
+from pydantic import BeforeValidator
 
 from ..disk import in_user_cache
 from ..errors import RecipeError
 from ..json_text import json_value
 from ..servers.answer_cache import AnswerCache, has_answers
 from ..servers.concurrency import InFlight
-from .tool import Observation, Tool, ToolError, ToolFunction, WrappedTool, close_all
+from .tool import Observation, Tool, ToolError, ToolFunction, close_all
 
 # --- Cache of observations ------------------------------------------------------------
 #     tool_cache: read_write      call what is not known, and keep what it gives
@@ -49,7 +49,7 @@ def cached(tools: Sequence[Tool], mode: ToolCacheMode, path: Path) -> tuple[Tool
     if mode == "read_only":
         _check_read_only(tools, path)
     return tuple(
-        CachedTool(tool=tool, path=path, asks=mode == "read_write")
+        cast(Tool, CachedTool(tool, path, asks=mode == "read_write"))
         if tool.is_read_only() and not tool.is_local
         else tool
         for tool in tools
@@ -66,27 +66,30 @@ def _check_read_only(tools: Sequence[Tool], path: Path) -> None:
         raise RecipeError(found, "fill it with `tool_cache: read_write`")
 
 
-class CachedTool(WrappedTool):
-    """A tool whose observations are kept: also an error of the call, but no ToolError."""
+class CachedTool:
+    """A tool whose observations are kept: also an error of the call, but no ToolError.
 
-    path: Path
-    """The cache."""
-    asks: bool
-    """Whether the tool is called for what is not in the cache."""
+    Without `asks`, what is not in the cache is missing: the tool is not called.
+    """
 
-    _cache: AnswerCache | None = PrivateAttr(None)
-    _in_flight: InFlight[Observation] = PrivateAttr(default_factory=InFlight)
+    def __init__(self, tool: Tool, path: Path, *, asks: bool) -> None:
+        self.tool, self._path, self._asks = tool, path, asks
+        self._cache: AnswerCache | None = None
+        self._in_flight = InFlight[Observation]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tool, name)
 
     async def functions(self) -> Sequence[ToolFunction]:
         if self._cache is None:
-            self._cache = AnswerCache(self.path, "observations", _RIGHT, writes=self.asks)
+            self._cache = AnswerCache(self._path, "observations", _RIGHT, writes=self._asks)
         return [
             function._replace(call=partial(self._observed, function))
             for function in await self.tool.functions()
         ]
 
     def preflight(self) -> None:
-        if self.asks:  # Otherwise its server need not be there.
+        if self._asks:  # Otherwise its server need not be there.
             self.tool.preflight()
 
     async def close(self) -> None:
@@ -119,7 +122,7 @@ class CachedTool(WrappedTool):
         stored = self._cache.get(key)
         if stored is not None:
             return Observation(*json.loads(stored))
-        if not self.asks:
+        if not self._asks:
             call = f"{function.name}({_json(arguments)[:200]})"
             raise ToolError(f"the tool cache is read-only and has no observation of {call}")
         found = (await function.call(arguments, task)).redacted()
@@ -132,7 +135,7 @@ class CachedTool(WrappedTool):
         """SHA-256 of everything that determines the observation."""
         tool = [self.tool.name(), self.tool.cache_key_fields()]
         called = [function.name, function.revision, arguments]
-        columns = {name: task[name] for name in self.reads()}
+        columns = {name: task[name] for name in self.tool.reads()}
         return hashlib.sha256(_json([CODE, tool, called, columns]).encode()).digest()
 
 

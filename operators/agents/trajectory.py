@@ -180,6 +180,12 @@ def turns_of(row: Sequence[dict[str, Any]]) -> tuple[Turn, ...]:
     return tuple(map(_turn, row))
 
 
+_COLUMNS = (
+    "response", "finish_reason", "prompt_token_ids", "response_token_ids", "response_logprobs",
+    "turns", "turn_count", "tool_calls", "tool_errors",
+)  # fmt: skip
+
+
 def columns_of(trajectories: Sequence[Trajectory]) -> dict[str, pa.Array]:
     """The columns that describe trajectories, one row each.
 
@@ -187,27 +193,29 @@ def columns_of(trajectories: Sequence[Trajectory]) -> dict[str, pa.Array]:
     `response_logprobs` are all its actions, one after the other, without observations: they are
     there for lengths and counts.
     """
-    actions = [trajectory.actions for trajectory in trajectories]
-    calls = [[turn for turn in each.turns if turn.role == TOOL] for each in trajectories]
-    errors = [sum(turn.status != "ok" for turn in each) for each in calls]
-    made = [sum(turn.tool is not None for turn in each) for each in calls]
-    columns: dict[str, list[Any]] = {
-        "response": [each.response for each in trajectories],
-        "finish_reason": [each.finish_reason for each in trajectories],
-        "prompt_token_ids": [each[0].prompt_token_ids if each else None for each in actions],
-        "response_token_ids": [_joined(each, "token_ids") for each in actions],
-        "response_logprobs": [_joined(each, "logprobs") for each in actions],
-        "turns": [[turn._asdict() for turn in each.turns] for each in trajectories],
-        "turn_count": [len(each) for each in actions],
-        "tool_calls": made,
-        "tool_errors": errors,
+    schema = pa.schema([(name, ROW_CONTRACT[name]) for name in _COLUMNS])
+    batch = pa.RecordBatch.from_pylist([_row(each) for each in trajectories], schema)
+    return dict(zip(_COLUMNS, batch.columns, strict=True))
+
+
+def _row(trajectory: Trajectory) -> dict[str, Any]:
+    actions = trajectory.actions
+    calls = [turn for turn in trajectory.turns if turn.role == TOOL]
+    return {
+        "response": trajectory.response,
+        "finish_reason": trajectory.finish_reason,
+        "prompt_token_ids": actions[0].prompt_token_ids if actions else None,
+        "response_token_ids": _joined([each.token_ids for each in actions]),
+        "response_logprobs": _joined([each.logprobs for each in actions]),
+        "turns": [turn._asdict() for turn in trajectory.turns],
+        "turn_count": len(actions),
+        "tool_calls": len([turn for turn in calls if turn.tool is not None]),
+        "tool_errors": len([turn for turn in calls if turn.status != "ok"]),
     }
-    return {name: pa.array(column, ROW_CONTRACT[name]) for name, column in columns.items()}
 
 
-def _joined(actions: Sequence[Turn], name: str) -> list[Any] | None:
-    parts = [getattr(turn, name) for turn in actions]
-    return None if any(part is None for part in parts) else list(chain.from_iterable(parts))
+def _joined(parts: Sequence[tuple[Any, ...] | None]) -> list[Any] | None:
+    return None if None in parts else list(chain.from_iterable(parts))  # type: ignore[arg-type]
 
 
 def _turn(fields: dict[str, Any]) -> Turn:

@@ -354,8 +354,9 @@ class AgentRolloutMapper(RolloutMapper):
 
         lines = {}
         try:
-            chat = first_prompt(self.open_flow(), self._tools(), (("user", "{prompt}"),))
-            for each in functions_of(self._tools()):
+            functions = functions_of(self._tools())
+            chat = first_prompt(self.open_flow(), functions, (("user", "{prompt}"),))
+            for each in functions:
                 arguments = ", ".join(each.parameters.get("properties", {}))
                 lines[f"tool {each.name}({arguments})"] = each.description
         except ToolError as error:
