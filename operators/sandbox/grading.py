@@ -13,13 +13,12 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from types import ModuleType
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from ..chats import after_thoughts, final_channel
 from ..verifier.end_of_turn import own_text
 from ..workers import usable_cores
-from . import judge, plain_data, test_program
+from . import calls
 from .run import Sandbox, SandboxError, SandboxLimits
 
 # --- Where the program is in a response -----------------------------------------------
@@ -255,25 +254,15 @@ class Program(NamedTuple):
     prefix: str = ""
 
 
-def _source(module: ModuleType, *arguments: Any) -> str:
-    """A program that calls `main` of a module with these arguments."""
-    return f"{_imports(module)}\nmain(*{arguments!r})\n"
+def _source(function: str, *arguments: Any) -> str:
+    """A program that calls a function of `calls` with these arguments."""
+    return f"{_calls()}\n{function}(*{arguments!r})\n"
 
 
 @cache
-def _imports(module: ModuleType) -> str:
-    """A program that defines what a module does, and what it imports from here.
-
-    It is compiled, because that takes as long as all the rest.
-    """
-    lines = [
-        line
-        for each in (plain_data, module)
-        for line in inspect.getsource(each).splitlines()
-        if not line.startswith(("from __future__", "from ."))
-    ]
-    text = "\n".join(["from __future__ import annotations", *lines, ""])
-    code = marshal.dumps(compile(text, module.__name__, "exec"))
+def _calls() -> str:
+    """A program that is what `calls` is; it is compiled, which takes as long as all the rest."""
+    code = marshal.dumps(compile(inspect.getsource(calls), calls.__name__, "exec"))
     return f"import marshal\nexec(marshal.loads({code!r}))"
 
 
@@ -430,19 +419,19 @@ class Grader:
         # The process of the test sees to the seconds of the program, which waits for calls, too.
         longer = limits._replace(seconds=limits.seconds + JUDGE_SECONDS)
         done, judged = self._sandbox.run_connected(
-            _source(test_program, *program),
-            _source(judge, *case, limits.seconds, limits.output),
+            _source("run_program", *program),
+            _source("run_test", *case, limits.seconds, limits.output),
             limits=longer,
             asking_limits=longer._replace(output=_JUDGE_OUTPUT),
         )
         *before, found = judged.stdout.rstrip("\n").split("\n")
-        if judge.ASKED not in before:
+        if calls.ASKED not in before:
             raise BadTestsError("a test calls no function of the program, or cannot be run")
         if judged.status != "ok":
             return judged.status
         if found == "ended":
             return "error" if done.status == "ok" else done.status
-        if found not in get_args(judge.TestOutcome):
+        if found not in get_args(calls.TestOutcome):
             raise BadTestsError("a test does not end, but its process does")
         return cast(CaseVerdict, found)
 
