@@ -96,9 +96,10 @@ importlib.import_module(module).main(int(descriptor), int(parent))
 
 
 def python_path() -> list[str]:
-    """Where this process finds modules, but for its working directory."""
+    """Where this process finds modules; in its working directory, as a notebook does, at last."""
     # An editable installation has entries that are no paths.
-    return [os.path.abspath(each) if os.path.exists(each) else each for each in sys.path if each]
+    path = [os.path.abspath(each) if os.path.exists(each) else each for each in sys.path if each]
+    return [*path, os.getcwd()] if "" in sys.path else path
 
 
 class WorkerProcess(ABC):

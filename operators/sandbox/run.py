@@ -63,7 +63,7 @@ class Stop:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._link: socket.socket | None = None
-        self._is_wanted = False
+        self.is_wanted = False
         self.started = threading.Event()
         """Set once the program has started, or could not."""
 
@@ -71,13 +71,13 @@ class Stop:
         """Take this as the link of the program to end."""
         with self._lock:
             self._link = link
-        if self._is_wanted:
+        if self.is_wanted:
             self()
 
     def __call__(self) -> None:
         """End the program: what `Sandbox.run` gives then has no meaning."""
         with self._lock, contextlib.suppress(OSError):  # it has ended already
-            self._is_wanted = True
+            self.is_wanted = True
             if self._link is not None:
                 self._link.shutdown(socket.SHUT_WR)
 
@@ -289,7 +289,10 @@ class Sandbox:
                 program = RunningProgram(link, [read for read, _ in pipes], limits)
                 program.wait_until_started()
                 stop.started.set()
-                return program.wait()
+                done = program.wait()
+                # It looks like the end of one for which there was no memory.
+                is_ours = stop.is_wanted and done.exit_code == -signal.SIGKILL
+                return done._replace(status="error") if is_ours else done
             except SandboxError:
                 self._end_if_dead()
                 raise
