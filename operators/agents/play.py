@@ -172,16 +172,6 @@ class Model(Protocol):
         ...
 
 
-class Limits(NamedTuple):
-    """What a recipe allows besides the budgets of the flow: tokens of an action and of a prompt.
-
-    None: as long a prompt as the engine allows.
-    """
-
-    max_tokens: int
-    max_prompt_tokens: int | None
-
-
 class Action(NamedTuple):
     """What the policy did in a turn: its text, and whether that was cut off at `max_tokens`."""
 
@@ -221,7 +211,8 @@ class Play:
         encode: Encode | None,
         toolbox: Toolbox,
         models: Mapping[str, Model],
-        limits: Limits,
+        max_tokens: int,
+        max_prompt_tokens: int | None = None,
         time_limit: TimeLimit,
         seed: int,
         index: int,
@@ -233,9 +224,9 @@ class Play:
         self.broken: EngineError | None = None
         self.tool_seconds = 0.0
         self._calls_under_way, self._began = 0, 0.0
-        most = (budgets.max_prompt_tokens, limits.max_prompt_tokens)
+        most = (budgets.max_prompt_tokens, max_prompt_tokens)
         self._max_prompt_tokens = min((each for each in most if each is not None), default=None)
-        self._task, self._budgets, self._limits = task, budgets, limits
+        self._task, self._budgets, self._longest_action = task, budgets, max_tokens
         self._sampler, self._encode, self._time_limit = sampler, encode, time_limit
         self._toolbox, self._models = toolbox, models
         self._seed, self._index = seed, index
@@ -428,10 +419,10 @@ class Play:
             raise self._ended("turn_limit")
         whole = self._budgets.trajectory_tokens
         if whole is None:
-            return self._limits.max_tokens
+            return self._longest_action
         if whole <= self._tokens:
             raise self._ended("length")
-        return min(self._limits.max_tokens, whole - self._tokens)
+        return min(self._longest_action, whole - self._tokens)
 
     def _prompt(self, messages: Messages, token_ids: _TokenIds, max_tokens: int) -> Prompt:
         seed = turn_seed(self._seed, self._index, self._acted)

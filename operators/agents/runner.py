@@ -41,7 +41,7 @@ from ..servers.concurrency import LoopThread, RefillRequest, work_on_demand
 from .flow import Flow
 from .isolation import SHORT_S, any_at_work
 from .model import ModelError
-from .play import Limits, Model, Play, TimeLimit, TrajectoryEnd, TurnSampler
+from .play import Model, Play, TimeLimit, TrajectoryEnd, TurnSampler
 from .tool import Tool, ToolError, ToolFunction, close_all
 from .toolbox import Toolbox
 from .trajectory import FAILURES, SeededTask, Task, Trajectory, TrajectoryGroup
@@ -268,18 +268,21 @@ async def play_trajectory(
     encode: Encode | None,
     toolbox: Toolbox,
     models: Mapping[str, Model],
-    limits: Limits,
+    max_tokens: int,
+    max_prompt_tokens: int | None = None,
     seed: int,
     index: int,
 ) -> Trajectory:
     """One trajectory of a task; whatever goes wrong in it is its finish reason.
 
-    An EngineError: the engine itself has failed.
+    An action has `max_tokens` at most; a prompt `max_prompt_tokens`, None: as many as the flow and
+    the engine allow. An EngineError: the engine itself has failed.
     """
     time_limit = TimeLimit(flow.seconds)
     play = Play(
-        task, flow, sampler=sampler, encode=encode, toolbox=toolbox, models=models, limits=limits,
-        time_limit=time_limit, seed=seed, index=index,
+        task, flow, sampler=sampler, encode=encode, toolbox=toolbox, models=models,
+        max_tokens=max_tokens, max_prompt_tokens=max_prompt_tokens, time_limit=time_limit,
+        seed=seed, index=index,
     )  # fmt: skip
     running = asyncio.ensure_future(flow.run(task, play))
 
@@ -333,7 +336,7 @@ class AgentRunner:
         self._flow, self._tools, self._models = flow, tools, flow.models()
         self._engine, self._settings, self._policy = engine, settings, policy
         self._encode, self._under_way = encode, under_way or turns_at_a_time(engine)
-        self._limits = Limits(settings.max_tokens, max_prompt_tokens)
+        self._max_prompt_tokens = max_prompt_tokens
         self._toolbox: Toolbox | None = None
         self._thread: LoopThread | None = None
 
@@ -407,7 +410,8 @@ class AgentRunner:
         task, seed = place.seeded
         found = await play_trajectory(
             self._flow, task, sampler=sampler, encode=self._encode, toolbox=toolbox,
-            models=self._models, limits=self._limits, seed=seed, index=place.nth,
+            models=self._models, max_tokens=self._settings.max_tokens,
+            max_prompt_tokens=self._max_prompt_tokens, seed=seed, index=place.nth,
         )  # fmt: skip
         if found.finish_reason in FAILURES and found.first_failure is None:
             message = f"a trajectory failed with {found.finish_reason}: {found.detail}"
@@ -501,7 +505,7 @@ def first_prompt(
             return await play_trajectory(
                 flow, Task("", prompt, dict.fromkeys(flow.reads())), sampler=seen, encode=None,
                 toolbox=Toolbox(functions), models=dict.fromkeys(flow.models(), seen),
-                limits=Limits(1, None), seed=0, index=0,
+                max_tokens=1, seed=0, index=0,
             )  # fmt: skip
         finally:
             await flow.close()

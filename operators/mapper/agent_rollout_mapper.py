@@ -341,11 +341,12 @@ class AgentRolloutMapper(RolloutMapper):
     def _change(
         self, prompt_ids: pa.ChunkedArray, found: Sequence[TrajectoryGroup | Failure]
     ) -> Change:
-        groups = [
-            (row, each) for row, each in enumerate(found) if isinstance(each, TrajectoryGroup)
-        ]
-        trajectories = [each for _, group in groups for each in group.trajectories]
-        sources = [(row, k, group) for row, group in groups for k in range(len(group.trajectories))]
+        trajectories = list[Trajectory]()
+        sources = list[tuple[int, int, TrajectoryGroup]]()
+        for row, group in enumerate(found):
+            if isinstance(group, TrajectoryGroup):
+                trajectories += group.trajectories
+                sources += [(row, k, group) for k in range(len(group.trajectories))]
         return self._change_of(prompt_ids, found, sources, columns_of(trajectories))
 
     def _explained(self) -> Mapping[str, str]:
