@@ -78,7 +78,7 @@ def test_what_is_left_behind_does_not_act_in_the_next_trajectory(played):
 def test_no_process_is_left(played):
     """Neither a process of a flow or tool, nor what it has started."""
     for _ in range(200):
-        if not (left := _processes_with(b"isolated_process", b"1234.5")):
+        if not (left := _processes_with(b"agents.isolation", b"1234.5")):
             return
         time.sleep(0.05)
     pytest.fail(f"{left} are left")
