@@ -213,7 +213,6 @@ class Play:
         models: Mapping[str, Model],
         max_tokens: int,
         max_prompt_tokens: int | None = None,
-        time_limit: TimeLimit,
         seed: int,
         index: int,
     ) -> None:
@@ -227,7 +226,7 @@ class Play:
         most = (budgets.max_prompt_tokens, max_prompt_tokens)
         self._max_prompt_tokens = min((each for each in most if each is not None), default=None)
         self._task, self._budgets, self._longest_action = task, budgets, max_tokens
-        self._sampler, self._encode, self._time_limit = sampler, encode, time_limit
+        self._sampler, self._encode, self.time_limit = sampler, encode, TimeLimit(budgets.seconds)
         self._toolbox, self._models = toolbox, models
         self._seed, self._index = seed, index
         self._acted = self._tokens = self._called = 0
@@ -244,7 +243,7 @@ class Play:
 
     def waiting(self) -> AbstractContextManager[None]:
         """While it lasts, the time of the trajectory stands still."""
-        return self._time_limit.stopped()
+        return self.time_limit.stopped()
 
     async def act(self, messages: Messages) -> Action:
         """Return the policy's answer to a chat: a turn that is trained.
@@ -253,7 +252,8 @@ class Play:
             TrajectoryEnd: a budget is used up.
         """
         chat = tuple(messages)
-        return await self._act(chat, partial(self._encoded, chat))
+        encode = self._encode
+        return await self._act(chat, lambda: None if encode is None else tuple(encode(chat)))
 
     async def reply(self, text: str) -> Action:
         """Return the policy's next action in the same chat, after one more message from the user.
@@ -271,7 +271,7 @@ class Play:
         max_tokens = self._max_tokens()
         prompt = self._prompt(messages, token_ids, max_tokens)
         try:
-            with self._time_limit.stopped():
+            with self.time_limit.stopped():
                 found = await self._sampler.sample(prompt, max_tokens)
         except EngineError as error:
             self.broken = error
@@ -435,9 +435,6 @@ class Play:
             detail = f"{len(ids)} tokens, and a prompt may have {most}"
             raise self._not_sampled(Failure("prompt_too_long", detail))
         return Prompt(messages, seed, ids, max_tokens)
-
-    def _encoded(self, messages: Messages) -> tuple[int, ...] | None:
-        return None if self._encode is None else tuple(self._encode(messages))
 
     def _grown(self, text: str) -> tuple[int, ...]:
         last = next(turn for turn in reversed(self.turns) if turn.role == POLICY)

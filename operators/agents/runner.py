@@ -41,7 +41,7 @@ from ..servers.concurrency import LoopThread, RefillRequest, work_on_demand
 from .flow import Flow
 from .isolation import SHORT_S, any_at_work
 from .model import ModelError
-from .play import Model, Play, TimeLimit, TrajectoryEnd, TurnSampler
+from .play import Model, Play, TrajectoryEnd, TurnSampler
 from .tool import Tool, ToolError, ToolFunction, close_all
 from .toolbox import Toolbox
 from .trajectory import FAILURES, SeededTask, Task, Trajectory, TrajectoryGroup
@@ -278,11 +278,10 @@ async def play_trajectory(
     An action has `max_tokens` at most; a prompt `max_prompt_tokens`, None: as many as the flow and
     the engine allow. An EngineError: the engine itself has failed.
     """
-    time_limit = TimeLimit(flow.seconds)
     play = Play(
         task, flow, sampler=sampler, encode=encode, toolbox=toolbox, models=models,
-        max_tokens=max_tokens, max_prompt_tokens=max_prompt_tokens, time_limit=time_limit,
-        seed=seed, index=index,
+        max_tokens=max_tokens, max_prompt_tokens=max_prompt_tokens, seed=seed,
+        index=index,
     )  # fmt: skip
     running = asyncio.ensure_future(flow.run(task, play))
 
@@ -290,11 +289,11 @@ async def play_trajectory(
         if running.cancel():
             play.end("time_limit", f"tools and models took longer than {flow.seconds:g} s")
 
-    time_limit.start(late)
+    play.time_limit.start(late)
     try:
         await asyncio.wait([running])
     finally:
-        time_limit.stop()
+        play.time_limit.stop()
         if not running.done():
             running.cancel()
             await asyncio.wait([running])

@@ -155,11 +155,7 @@ class Tool(Named):
 
 
 class Closable(Protocol):
-    """A tool, or a frozen model."""
-
-    async def close(self) -> None:
-        """Release what it has opened."""
-        ...
+    async def close(self) -> None: ...
 
 
 async def close_all(*parts: Closable) -> None:
@@ -182,7 +178,10 @@ def _function_of(tool: Tool) -> ToolFunction:
         try:
             return arguments.model_validate(dict(given))
         except ValidationError as error:
-            return Observation(_first_problem(error), "bad_arguments")
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            found = f"{where}: {first['msg']}" if where else str(first["msg"])
+            return Observation(found, "bad_arguments")
 
     def refuse(given: Mapping[str, Any]) -> Observation | None:
         parsed = parse(given)
@@ -234,9 +233,3 @@ def _signature(tool_class: type[Tool]) -> tuple[type[BaseModel], bool]:
                                   else parameter.default)  # fmt: skip
     strict = ConfigDict(extra="forbid")
     return create_model(tool_class.__name__, __config__=strict, **fields), "task" in parameters
-
-
-def _first_problem(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    where = ".".join(map(str, first["loc"]))
-    return f"{where}: {first['msg']}" if where else str(first["msg"])

@@ -79,11 +79,16 @@ def read_json(action: Action) -> Move:
     to invent an observation; but a second action there is malformed.
     """
     text = without_thoughts(action.text)
-    found = [each for each in json_objects(text) if _is_action(each.fields)]
+    found = [
+        each
+        for each in json_objects(text)
+        if {"tool", "answer"} & each.fields.keys() or _as_call(each.fields) is not each.fields
+    ]
     if len(found) != 1:
         return Malformed(text.strip() or action.text.strip())
     ((fields, end, begin),) = found
-    shown = text[: _end_of_call(text, end)].strip()
+    closed = _CLOSES_CALL.match(text, end)
+    shown = text[: closed.end() if closed else end].strip()
     if fields.keys() == {"answer"}:
         (answer,) = json_objects(text[begin:end], is_program=False)[0].fields.values()
         return Answer(shown, answer if isinstance(answer, str) else json.dumps(answer))
@@ -96,22 +101,12 @@ def read_json(action: Action) -> Move:
     return Call(shown, tool, arguments)
 
 
-def _is_action(fields: dict[str, Any]) -> bool:
-    return bool({"tool", "answer"} & fields.keys()) or _as_call(fields) is not fields
-
-
 def _as_call(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of a call as `tool` and `arguments`, where they have the names of other forms."""
     for name in ("arguments", "parameters"):
         if {"name", name} <= fields.keys() <= {"name", name, "type", "id"}:
             return {"tool": fields["name"], "arguments": fields[name]}
     return fields
-
-
-def _end_of_call(text: str, end: int) -> int:
-    """Where a call ends whose JSON ends there: after the tag that closes it, if there is one."""
-    closed = _CLOSES_CALL.match(text, end)
-    return closed.end() if closed else end
 
 
 # --- ReAct: the policy acts, sees what that gave, and acts again, until it answers ----
