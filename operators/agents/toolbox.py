@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import BeforeValidator
 
-from ..disk import in_user_cache
 from ..errors import RecipeError
 from ..json_text import json_value
 from ..servers.answer_cache import AnswerCache, has_answers
@@ -38,32 +37,23 @@ ToolCacheMode: TypeAlias = Annotated[
 ]
 
 
-def user_cache() -> Path:
-    return in_user_cache("tools.answers")
-
-
 def cached(tools: Sequence[Tool], mode: ToolCacheMode, path: Path) -> tuple[Tool, ...]:
     """The tools, with those whose calls cost something behind a cache."""
     if mode == "off":
         return tuple(tools)
-    if mode == "read_only":
-        _check_read_only(tools, path)
+    changing = [tool.name() for tool in tools if not tool.is_read_only()]
+    if mode == "read_only" and changing:
+        found = f"`tool_cache: read_only`, but calls of the tool '{changing[0]}' may change"
+        raise RecipeError(f"{found} something, so they are not kept", "leave one of them out")
+    if mode == "read_only" and not (has_answers(path) or all(tool.is_local for tool in tools)):
+        found = f"`tool_cache: read_only`, but there is no tool cache {path}"
+        raise RecipeError(found, "fill it with `tool_cache: read_write`")
     return tuple(
         cast(Tool, CachedTool(tool, path, asks=mode == "read_write"))
         if tool.is_read_only() and not tool.is_local
         else tool
         for tool in tools
     )
-
-
-def _check_read_only(tools: Sequence[Tool], path: Path) -> None:
-    for tool in tools:
-        if not tool.is_read_only():
-            found = f"`tool_cache: read_only`, but calls of the tool '{tool.name()}' may change"
-            raise RecipeError(f"{found} something, so they are not kept", "leave one of them out")
-    if not has_answers(path) and not all(tool.is_local for tool in tools):
-        found = f"`tool_cache: read_only`, but there is no tool cache {path}"
-        raise RecipeError(found, "fill it with `tool_cache: read_write`")
 
 
 class CachedTool:
@@ -105,28 +95,22 @@ class CachedTool:
     ) -> Observation:
         if (refused := function.refuse(arguments)) is not None:
             return refused
-        key = self._key(function, arguments, task)
-        # The trajectories of a prompt often begin with the same call at the same time.
-        work = partial(self._kept_or_called, key, function, arguments, task)
-        found, _ = await self._in_flight.result(key, work)
-        return found
-
-    async def _kept_or_called(
-        self,
-        key: bytes,
-        function: ToolFunction,
-        arguments: Mapping[str, Any],
-        task: Mapping[str, Any],
-    ) -> Observation:
         assert self._cache is not None, "functions() has opened it"
-        stored = self._cache.get(key)
-        if stored is not None:
-            return Observation(*json.loads(stored))
-        if not self._asks:
-            call = f"{function.name}({_json(arguments)[:200]})"
-            raise ToolError(f"the tool cache is read-only and has no observation of {call}")
-        found = (await function.call(arguments, task)).redacted()
-        await asyncio.to_thread(self._cache.put, key, json.dumps(found))
+        cache, key = self._cache, self._key(function, arguments, task)
+
+        async def kept_or_called() -> Observation:
+            stored = cache.get(key)
+            if stored is not None:
+                return Observation(*json.loads(stored))
+            if not self._asks:
+                call = f"{function.name}({_json(arguments)[:200]})"
+                raise ToolError(f"the tool cache is read-only and has no observation of {call}")
+            found = (await function.call(arguments, task)).redacted()
+            await asyncio.to_thread(cache.put, key, json.dumps(found))
+            return found
+
+        # The trajectories of a prompt often begin with the same call at the same time.
+        found, _ = await self._in_flight.result(key, kept_or_called)
         return found
 
     def _key(

@@ -7,7 +7,7 @@ import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 from pydantic import Field, model_validator
@@ -17,7 +17,7 @@ from ..agents.flow import Flow, FlowEntry, ToolEntry, build_flow, build_tools
 from ..agents.isolation import isolated
 from ..agents.model import FrozenModel
 from ..agents.tool import Tool, ToolError
-from ..agents.toolbox import ToolCacheMode, cached, user_cache
+from ..agents.toolbox import ToolCacheMode, cached
 from ..agents.trajectory import (
     FAILURES,
     Budgets,
@@ -31,6 +31,7 @@ from ..agents.trajectory import (
 )
 from ..chats import check_chats
 from ..chunk_results import KnownResult, ToCompute, results_of_chunks
+from ..disk import in_user_cache
 from ..errors import EngineError, RecipeError, shown
 from ..operator import Change, Columns, RowsOfChunk
 from ..sampling.engines import decoded_prompt, encoder, open_engine, rendered_chat
@@ -38,6 +39,9 @@ from ..sampling.protocol import Failure, Prompt, Settings
 from ..sampling.recording import FIX_EXACT, Recording, beginning
 from ..sampling.rollout import TOKEN_BYTES, RolloutMapper
 from ..sampling.tokenizer import Encode, Messages
+
+if TYPE_CHECKING:
+    from ..agents.runner import AgentRunner
 
 # --- Trajectories of an earlier run: nothing is sampled, and no tool is called --------
 
@@ -101,16 +105,6 @@ _WRITTEN = (
     "policy", "policy_version", "sampling",
 )  # fmt: skip
 _NOT_IN_KEY = ("flow", "tools", "tool_cache", "tool_cache_path", "custom_operator_paths")
-
-
-class _Player(Protocol):
-    """Runs trajectories, or knows them: see `AgentRunner`."""
-
-    def run(
-        self, tasks: Iterable[SeededTask], n: int
-    ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]: ...
-
-    def close(self) -> None: ...
 
 
 class AgentRolloutMapper(RolloutMapper):
@@ -185,7 +179,7 @@ class AgentRolloutMapper(RolloutMapper):
     def open_tools(self) -> tuple[Tool, ...]:
         """The tools likewise, behind their cache; whoever uses them closes them."""
         tools = zip(self._tools(), self.tools, strict=True)
-        path = self.tool_cache_path or user_cache()
+        path = self.tool_cache_path or in_user_cache("tools.answers")
         return cached([isolated(*each) for each in tools], self.tool_cache, path)
 
     def _flow(self) -> Flow:
@@ -289,9 +283,7 @@ class AgentRolloutMapper(RolloutMapper):
     ) -> Iterator[tuple[int, RowsOfChunk, TrajectoryGroup | Failure]]:
         """The result of each row, as they finish."""
 
-        def run(
-            tasks: Iterable[SeededTask],
-        ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
+        def run(tasks: Iterable[SeededTask]) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
             return self._reported(self._player().run(tasks, self.n))
 
         return results_of_chunks(chunks, self._tasks_or_failures, run)
@@ -310,29 +302,23 @@ class AgentRolloutMapper(RolloutMapper):
         for (row, prompt), task in zip(prompts.items(), self.tasks(table, prompts), strict=True):
             yield ToCompute([row], SeededTask(task, prompt.seed))
 
-    def _player(self) -> _Player:
+    def _player(self) -> AgentRunner | RecordedTrajectories:
         """What runs trajectories; within a thread, the same one until the step is closed."""
         key = self._key()
         if key not in _open:
-            _open[key] = self._open_player()
+            settings = Settings(self.n, self.temperature, self.top_p, self.max_tokens)
+            if self.engine == "recorded":
+                path = str(self.recorded.path)
+                _open[key] = RecordedTrajectories(path, settings, exact=self.on_policy)
+            else:
+                from ..agents.runner import AgentRunner
+
+                flow, tools, spec = self.open_flow(), self.open_tools(), self._engine_spec()
+                engine, encode = open_engine(spec), encoder(spec)
+                _open[key] = AgentRunner(
+                    flow, tools, engine, settings, policy=spec.model, encode=encode
+                )
         return _open[key]
-
-    def _open_player(self) -> _Player:
-        settings = Settings(self.n, self.temperature, self.top_p, self.max_tokens)
-        spec = self._engine_spec()
-        if self.engine == "recorded":
-            path = str(self.recorded.path)
-            return RecordedTrajectories(path, settings, exact=self.on_policy)
-        from ..agents.runner import AgentRunner
-
-        return AgentRunner(
-            self.open_flow(),
-            self.open_tools(),
-            open_engine(spec),
-            settings,
-            policy=spec.model,
-            encode=encoder(spec),
-        )
 
     def _key(self) -> str:
         # As for engines: one call at a time, so each thread that runs recipes has its own.
@@ -371,7 +357,7 @@ def _chat(messages: Sequence[Mapping[str, str]]) -> Messages:
     return tuple((each["role"], each["content"]) for each in messages)
 
 
-_open: dict[str, _Player] = {}
+_open: dict[str, AgentRunner | RecordedTrajectories] = {}
 
 
 @atexit.register
