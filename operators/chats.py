@@ -74,14 +74,12 @@ _OPENS_ANSWER = re.compile(r"\s*<\|(?:START_RESPONSE|response)\|>")
 
 
 def final_channel(text: str) -> str | None:
-    """Return a response in the harmony format from its last channel `final` on; others as they are.
+    """A response in the harmony format from its last channel `final` on; others as they are.
 
-    Returns:
-        None if it has channels, and none is `final`.
+    None if it has channels, and none is `final`.
 
-    Example:
-        >>> final_channel("<|channel|>analysis<|message|>7?<|end|><|channel|>final<|message|>12")
-        '12'
+    >>> final_channel("<|channel|>analysis<|message|>7?<|end|><|channel|>final<|message|>12")
+    '12'
     """
     if _CHANNEL not in text:
         if not text.startswith("analysis"):
@@ -95,11 +93,10 @@ def final_channel(text: str) -> str | None:
 
 
 def after_thoughts(text: str) -> str | None:
-    """Return what follows the last thought of a response; None inside one that is not closed.
+    """What follows the last thought of a response; None inside one that is not closed.
 
-    Example:
-        >>> after_thoughts("7?</think>It is 12."), after_thoughts("[THINK]7?")
-        ('It is 12.', None)
+    >>> after_thoughts("7?</think>It is 12."), after_thoughts("[THINK]7?")
+    ('It is 12.', None)
     """
     for opens, closes in TAGS:
         closed = text.rfind(closes)
@@ -125,11 +122,10 @@ def without_thoughts(text: str) -> str:
 
 
 def continued(prefix: str | None, responses: Sequence[str | None]) -> list[str | None]:
-    """Return responses behind what their prompts end with, where they do not repeat it.
+    """Responses after what their prompts end with, where they do not repeat it.
 
-    Example:
-        >>> continued("<think>", ["7?</think>12", "<think>7?</think>12", None])
-        ['<think>7?</think>12', '<think>7?</think>12', None]
+    >>> continued("<think>", ["7?</think>12", "<think>7?</think>12", None])
+    ['<think>7?</think>12', '<think>7?</think>12', None]
     """
     if not prefix:
         return list(responses)
@@ -172,12 +168,9 @@ class Chats(NamedTuple):
 
 
 def chats_of(column: pa.Array) -> Chats | None:
-    """Return the chats of a column, however the dataset writes them; None if it has none.
+    """The chats of a column, however the dataset writes them; None if it has none.
 
     Texts are chats if one of them is a JSON list of messages.
-
-    Raises:
-        DataError: one text is a chat, and another is not, or has contents that are no text.
     """
     kind = column.type
     if is_text(kind) or (is_list(kind) and is_text(kind.value_type)):
@@ -231,11 +224,7 @@ def _message(written: Mapping[str, Any], row: int, unseen: dict[str, int]) -> Me
 
 
 def _text_of(content: Any) -> str | None:
-    """The content of a message, a text or a list of parts, as text.
-
-    Raises:
-        DataError: it is neither.
-    """
+    """The content of a message, a text or a list of parts, as text."""
     if content is None:
         return None
     parts = [{"text": content}] if isinstance(content, str) else content
@@ -259,7 +248,7 @@ def last_of(chat: Sequence[Message], role: str) -> str | None:
 
 
 def responses_in(texts: pa.Array) -> pa.Array:
-    """Return texts, string[M], where that of a whole chat as JSON is its last message's.
+    """Texts, string[M], where that of a whole chat as JSON is its last message's.
 
     A response may be JSON, too, but no list of messages that begins with the user's or the
     system's. Each text is looked at alone, so that none depends on those beside it.
@@ -341,13 +330,12 @@ def prompt_ids(
 
 
 def fill(template: str, values: Mapping[str, pa.Array]) -> pa.Array:
-    r"""Return the template with each placeholder replaced, string[N]; null where a value is null.
+    r"""The template with each placeholder replaced, string[N]; null where a value is null.
 
     All placeholders are filled in at once: one that occurs in a value is plain text.
 
-    Example:
-        >>> fill("{a}, {b}: \\boxed{Yes}", {"{a}": pa.array(["{b}"]), "{b}": pa.array(["x"])})[0]
-        <pyarrow.StringScalar: '{b}, x: \\boxed{Yes}'>
+    >>> fill("{a}, {b}: \\boxed{Yes}", {"{a}": pa.array(["{b}"]), "{b}": pa.array(["x"])})[0]
+    <pyarrow.StringScalar: '{b}, x: \\boxed{Yes}'>
     """
     parts = re.split("|".join(f"({re.escape(name)})" for name in values), template)
     pieces = [values.get(part, part) for part in parts if part]
@@ -384,12 +372,7 @@ def is_chat(kind: pa.DataType) -> bool:
 
 
 def check_chats(prompts: pa.ChunkedArray) -> None:
-    """Refuse a column that holds no chats, or chats of which the policy would not see a part.
-
-    Raises:
-        DataError: the column is not null throughout, and not a list of messages with nothing
-            but role and content.
-    """
+    """Refuse a column that holds no chats, or chats of which the policy would not see a part."""
     right = "prompt_template_mapper makes prompts: lists of messages with role and content"
     kind = prompts.type
     if pa.types.is_null(kind):

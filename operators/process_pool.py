@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import json
 import os
 import pickle
@@ -26,14 +27,18 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 from weakref import WeakSet
+
+from .workers import end_group, exit_with_parent
 
 STARTUP_SECONDS = 300.0
 """What the start of a process with its imports may take, on a busy machine."""
 _GRACE_S = 5.0  # by which an asynchronous process that is blocked is found
 _AT_ONCE_S = 1.0  # for the rest of a message that is there
+_FORKS_END_S = 2.0  # that forks have to end by themselves
+_SERVER_ENDS_S = 4.0  # that their server has, which may also still import
 
 # --- Messages -------------------------------------------------------------------------
 
@@ -91,9 +96,10 @@ importlib.import_module(module).main(int(descriptor), int(parent))
 
 
 def python_path() -> list[str]:
-    """Where this process finds modules, but for its working directory."""
+    """Where this process finds modules; in its working directory, as a notebook does, at last."""
     # An editable installation has entries that are no paths.
-    return [os.path.abspath(each) if os.path.exists(each) else each for each in sys.path if each]
+    path = [os.path.abspath(each) if os.path.exists(each) else each for each in sys.path if each]
+    return [*path, os.getcwd()] if "" in sys.path else path
 
 
 class WorkerProcess(ABC):
@@ -127,17 +133,10 @@ class WorkerProcess(ABC):
 class CommandProcess(WorkerProcess):
     """One that runs `main` of a module of a package beside this one, in a session of its own.
 
-    Args:
-        module: such as `functions.process`. Its `main` gets its end of `link`, as a file
-            descriptor, and the number of this process.
-        setup: its first message; none where it is empty.
-        path: where it finds modules, with all of rejuice; empty: where its Python does; None:
-            there, and it has nothing of rejuice but `module` and what that imports.
-        command: of its Python.
-        options: as of `subprocess.Popen`.
-
-    Raises:
-        OSError: there is no such command.
+    `main` of the module, such as `functions.process`, gets its end of `link`, as a file descriptor,
+    and the number of this process; `setup` is the first message. `path` is where it finds modules,
+    with all of rejuice; empty: where its Python does; None: there, and it has nothing of rejuice
+    but the module and what that imports. `options` are those of `subprocess.Popen`.
     """
 
     def __init__(
@@ -179,6 +178,80 @@ class CommandProcess(WorkerProcess):
         self.process.returncode = 0  # Not this process's child: its destructor must not wait.
 
 
+class ForkingProcess(CommandProcess):
+    """One whose forks work, each at a link of its own: see `serve_forks`."""
+
+    def fork(self) -> socket.socket:
+        """The link of a new process; an OSError if the server has ended."""
+        link, theirs = socket.socketpair()
+        with theirs:
+            try:
+                socket.send_fds(self.link, [SIZE.pack(0)], [theirs.fileno()])
+            except OSError:
+                link.close()
+                raise
+        return link
+
+    def end(self, number: int) -> None:
+        """Kill the process of this number, and what it has started."""
+        with contextlib.suppress(OSError):  # All of them have ended.
+            self.link.sendall(SIZE.pack(number))
+
+    def close(self) -> None:
+        self.link.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_SERVER_ENDS_S)
+        super().close()
+
+
+def serve_forks(control: socket.socket, serve: Callable[[socket.socket], None]) -> NoReturn:
+    """Fork for each socket that comes, which `serve` gets, and end forks by their numbers.
+
+    They have what this process has imported. A fork ends with what it has started, and with this
+    process; once the parent has closed the connection, it has a moment to do so by itself.
+    """
+    gc.freeze()
+    forks = set[int]()
+    while True:
+        order, descriptors, _, _ = socket.recv_fds(control, SIZE.size, 1)
+        if len(order) < SIZE.size:
+            break
+        (number,) = SIZE.unpack(order)
+        if number in forks:
+            _end_fork(number)
+            forks.discard(number)
+        for each in descriptors:
+            with socket.socket(fileno=each) as link:
+                if not (fork := os.fork()):
+                    control.close()
+                    _be_fork(link, serve)
+                forks.add(fork)
+    late = time.monotonic() + _FORKS_END_S
+    while forks and time.monotonic() < late:
+        forks -= {each for each in forks if os.waitpid(each, os.WNOHANG)[0]}
+        time.sleep(0.01)
+    for each in forks:
+        _end_fork(each)
+    os._exit(0)
+
+
+def _be_fork(link: socket.socket, serve: Callable[[socket.socket], None]) -> NoReturn:
+    try:
+        exit_with_parent(os.getppid(), group=True)
+        os.setsid()
+        serve(link)
+    finally:
+        end_group()
+        os._exit(1)
+
+
+def _end_fork(number: int) -> None:
+    # Nobody has waited for it yet, so no other process can have its number.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(number, signal.SIGKILL)
+    os.waitpid(number, 0)
+
+
 # --- The pool -------------------------------------------------------------------------
 
 _P = TypeVar("_P", bound=WorkerProcess)
@@ -188,12 +261,8 @@ _Answer = TypeVar("_Answer")
 class ProcessPool(ABC, Generic[_P, _Answer]):
     """Up to `size` processes, started when first needed. Thread-safe.
 
-    After a fork of this process, the child has processes of its own.
-
-    Args:
-        calls: what they do, for a message.
-        size: of the pool.
-        spare: how many more are started for callers that would get none; they end after one call.
+    After a fork of this process, the child has processes of its own. `spare` is how many more are
+    started for callers that would get none; they end after one call.
     """
 
     def __init__(self, calls: str, size: int, *, spare: int = 0) -> None:
@@ -223,17 +292,10 @@ class ProcessPool(ABC, Generic[_P, _Answer]):
     def ask(
         self, requests: Sequence[Any], *, seconds: float, workers: int, most: int = 1
     ) -> list[_Answer]:
-        """The answer to each request, in order.
+        """The answer to each request, which is pickled, in order; up to `most` in a message.
 
-        Args:
-            requests: what is pickled.
-            seconds: by the wall in which a process has to give its next answer.
-            workers: processes that this call may use at a time.
-            most: requests of one message.
-
-        Raises:
-            InterruptedError: another thread has called `stop`.
-            Exception: what `start` and `prepare` of a process raise.
+        A process has to give its next answer within so many seconds by the wall. An
+        InterruptedError: another thread has called `stop`.
         """
         return _Work(self, requests, seconds, most).done(workers)
 

@@ -18,12 +18,7 @@ _POLL_S = 0.5  # where the system cannot tell
 
 
 def exit_with_parent(parent: int, *, group: bool = False) -> None:
-    """End this process as soon as that one has ended.
-
-    Args:
-        parent: the number of that process.
-        group: whether this one leads a process group, which ends with it: what it has started.
-    """
+    """End this process as soon as that one has ended, with its process group if it leads one."""
     threading.Thread(target=_exit_with, args=(parent, group), daemon=True).start()
 
 

@@ -26,7 +26,6 @@ from pydantic_core import CoreSchema
 from ..cache_key import code_version
 from ..config import Named, deciding_fields
 from ..errors import RecipeError
-from ..operator import Columns
 from ..registry import Registry, build
 from ..sampling.tokenizer import Encode
 from .play import Model, Play
@@ -87,29 +86,18 @@ TOOLS = Registry[Tool](Tool)  # type: ignore[type-abstract]
 FLOWS = Registry[Flow](Flow)  # type: ignore[type-abstract]
 
 _HIDDEN = "reference"
-_N = TypeVar("_N", bound=Named)
+_P = TypeVar("_P", Flow, Tool)
 
 
 def build_flow(entry: Mapping[str, Any], files: Sequence[Path] = ()) -> Flow:
-    """Return the flow of a recipe.
-
-    Raises:
-        RecipeError: there is no such flow, a field does not fit, or it reads the reference.
-    """
-    flow = _built(FLOWS, entry, FLOWS.load_files(files), "flow")
-    _check_reads(flow, flow.reads(), "flow")
-    return flow
+    """The flow of a recipe; refused is one that reads the reference."""
+    return _built(FLOWS, entry, FLOWS.load_files(files), "flow")
 
 
 def build_tools(
     entries: Sequence[Mapping[str, Any]], files: Sequence[Path] = ()
 ) -> tuple[Tool, ...]:
-    """Return the tools of a recipe.
-
-    Raises:
-        RecipeError: there is no such tool, two have the same name, a field does not fit, or one
-            reads the reference.
-    """
+    """The tools of a recipe; refused are two of one name, and one that reads the reference."""
     custom = TOOLS.load_files(files)
     tools = tuple(_built(TOOLS, entry, custom, "tools") for entry in entries)
     # A tool that has functions of its own, as an MCP server, may be used twice.
@@ -118,33 +106,25 @@ def build_tools(
         if names.count(name) > 1:
             found = f"two tools are called '{name}'"
             raise RecipeError(found, "leave one of them out", where="tools")
-    for tool in tools:
-        _check_reads(tool, tool.reads(), "tools")
     return tools
 
 
 def _built(
-    registry: Registry[_N], entry: Mapping[str, Any], custom: Mapping[str, type[_N]], field: str
-) -> _N:
+    registry: Registry[_P], entry: Mapping[str, Any], custom: Mapping[str, type[_P]], field: str
+) -> _P:
     ((name, fields),) = entry.items()
     try:
         kind = registry.get(name, custom)
     except RecipeError as error:
         raise error.at(field) from None
     try:
-        return build(kind, fields or {})
+        part = build(kind, fields or {})
+        if _HIDDEN in part.reads():
+            found = f"it reads the column '{_HIDDEN}', which has the answer"
+            raise RecipeError(found, "let it read another column")
     except RecipeError as error:
         raise error.at(f"{field}.{name}") from None
-
-
-def _check_reads(part: Named, columns: Columns, field: str) -> None:
-    """Refuse what would show the answer to the policy."""
-    if _HIDDEN in columns:
-        raise RecipeError(
-            f"it reads the column '{_HIDDEN}', which has the answer",
-            "let it read another column",
-            where=f"{field}.{part.name()}",
-        )
+    return part
 
 
 class _Schema(NamedTuple):

@@ -45,26 +45,21 @@ class FrozenModel(ChatFields, DialectServer):
         return self
 
     def cache_key_fields(self) -> Mapping[str, Any]:
-        """Return what decides the answers, as JSON: where the server is does not."""
+        """What decides the answers, as JSON: where the server is does not."""
         return {**deciding_fields(self), "code": self.code}
 
     def preflight(self) -> None:
-        """Wait until the server is up, `patience_s` at most, and check that it has the model.
-
-        Raises:
-            EngineError: it is not up, lacks the model or refuses the key, or its address is wrong.
-        """
+        """Wait until the server is up, `patience_s` at most, and check that it has the model."""
         from ..servers.client import check_server
 
         check_server(self, self.model)
 
     async def ask(self, messages: Messages) -> str:
-        """Return the model's answer to a chat.
+        """The model's answer to a chat.
 
-        Raises:
-            ModelError: there is none after the attempts that the options allow, or the server is
-                down: it may recover, so the run goes on without this answer.
-            EngineError: it would never answer: the address, the model or the key is wrong.
+        A ModelError: there is none after the attempts that the options allow, or the server is
+        down; it may recover, so the run goes on without this answer. An EngineError: it would never
+        answer.
         """
         from ..servers.client import chat_request, shared_client
         from ..servers.endpoints import ServerDownError

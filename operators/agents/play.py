@@ -30,14 +30,8 @@ class GrowingChat:
 
     A template has the prefix property if the tokens of a chat begin with those of each shorter one.
     Then a prompt is the one before it, the action as it was sampled, and what the template writes
-    from the end of the action to the beginning of the next one.
-
-    Args:
-        encode: applies the template.
-
-    Raises:
-        EngineError: the template lacks the prefix property, or leaves out the thoughts of
-            earlier messages, as that of Qwen3 does.
+    from the end of the action to the beginning of the next one. Refused is a template without this
+    property, and one that leaves out the thoughts of earlier messages, as that of Qwen3 does.
     """
 
     def __init__(self, encode: Encode) -> None:
@@ -60,13 +54,9 @@ class GrowingChat:
     def after(
         self, prompt_ids: Sequence[int], token_ids: Sequence[int], stopped: bool, text: str
     ) -> tuple[int, ...]:
-        """Return the next prompt.
+        """The prompt after this prompt, int[P], this action, int[T], and a message from the user.
 
-        Args:
-            prompt_ids: int[P], the prompt before it.
-            token_ids: int[T], the action.
-            stopped: whether it has an end-of-sequence token.
-            text: of the message from the user that follows.
+        `stopped`: the action has an end-of-sequence token.
         """
         ids = self._ids((("assistant", "b"), ("user", text)))
         between = ids[len(self._before) :]
@@ -75,7 +65,6 @@ class GrowingChat:
         return (*prompt_ids, *token_ids, *between)
 
     def _leaves_out_thought(self, opened: str, closed: str) -> bool:
-        """Return whether a message with a thought is written as one with another thought."""
         texts = (f"{opened}\n{thought}\n{closed}\n\nb" for thought in "ce")
         one, other = (self._ids((("assistant", text), _MORE)) for text in texts)
         return one == other
@@ -86,11 +75,7 @@ class GrowingChat:
 
 @lru_cache(maxsize=4)
 def growing_chat(encode: Encode | None) -> GrowingChat:
-    """Return the `GrowingChat` of a template, which is checked once.
-
-    Raises:
-        EngineError: it lacks the prefix property, or None: the template is on the server.
-    """
+    """The `GrowingChat` of a template, which is checked once; None: it is on the server."""
     if encode is None:
         found = "context: append needs the policy's tokenizer, which only the server has"
         raise EngineError(found, "choose another api than chat, or set context: memory")
@@ -118,9 +103,6 @@ class TimeLimit:
     It stands still while the policy is sampled. How long that takes depends on the engine and on
     what else it samples, and the engine has limits of its own: a trajectory whose turns wait behind
     those of many others must not fail.
-
-    Args:
-        seconds: the whole time.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -130,11 +112,7 @@ class TimeLimit:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, over: Callable[[], None]) -> None:
-        """Let the time run.
-
-        Args:
-            over: called once, when it has run out.
-        """
+        """Let the time run; `over` is called once, when it has run out."""
         self._over = over
         self._run()
 
@@ -177,8 +155,7 @@ class TurnSampler(Protocol):
     async def sample(self, prompt: Prompt, max_tokens: int) -> Group | Failure:
         """A group of one sample. The prompt has `token_ids` where the policy's tokenizer is known.
 
-        Raises:
-            EngineError: the engine itself has failed; that ends the run.
+        An EngineError means that the engine itself has failed, and ends the run.
         """
         ...
 
@@ -187,28 +164,12 @@ class Model(Protocol):
     """A frozen model."""
 
     async def ask(self, messages: Messages) -> str:
-        """Return its answer.
-
-        Raises:
-            ModelError: it gives none.
-        """
+        """Its answer; a ModelError where it gives none."""
         ...
 
     async def close(self) -> None:
         """Release connections."""
         ...
-
-
-class Limits(NamedTuple):
-    """What a recipe allows besides the budgets of the flow.
-
-    Attributes:
-        max_tokens: longest action, in tokens.
-        max_prompt_tokens: longest prompt, in tokens; None: the engine's own limit.
-    """
-
-    max_tokens: int
-    max_prompt_tokens: int | None
 
 
 class Action(NamedTuple):
@@ -221,11 +182,7 @@ class Action(NamedTuple):
 class TrajectoryEnd(Exception):  # noqa: N818 - an end, as StopIteration
     """A budget is used up, or something failed: nothing more happens in this trajectory.
 
-    A flow need not catch it.
-
-    Args:
-        reason: a key of `trajectory.POLICY_ENDS` or `trajectory.FAILURES`.
-        detail: for the log.
+    A flow need not catch it. `reason` is one of `trajectory.POLICY_ENDS` and `FAILURES`.
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:
@@ -254,8 +211,8 @@ class Play:
         encode: Encode | None,
         toolbox: Toolbox,
         models: Mapping[str, Model],
-        limits: Limits,
-        time_limit: TimeLimit,
+        max_tokens: int,
+        max_prompt_tokens: int | None = None,
         seed: int,
         index: int,
     ) -> None:
@@ -266,10 +223,10 @@ class Play:
         self.broken: EngineError | None = None
         self.tool_seconds = 0.0
         self._calls_under_way, self._began = 0, 0.0
-        most = (budgets.max_prompt_tokens, limits.max_prompt_tokens)
+        most = (budgets.max_prompt_tokens, max_prompt_tokens)
         self._max_prompt_tokens = min((each for each in most if each is not None), default=None)
-        self._task, self._budgets, self._limits = task, budgets, limits
-        self._sampler, self._encode, self._time_limit = sampler, encode, time_limit
+        self._task, self._budgets, self._longest_action = task, budgets, max_tokens
+        self._sampler, self._encode, self.time_limit = sampler, encode, TimeLimit(budgets.seconds)
         self._toolbox, self._models = toolbox, models
         self._seed, self._index = seed, index
         self._acted = self._tokens = self._called = 0
@@ -286,7 +243,7 @@ class Play:
 
     def waiting(self) -> AbstractContextManager[None]:
         """While it lasts, the time of the trajectory stands still."""
-        return self._time_limit.stopped()
+        return self.time_limit.stopped()
 
     async def act(self, messages: Messages) -> Action:
         """Return the policy's answer to a chat: a turn that is trained.
@@ -295,7 +252,8 @@ class Play:
             TrajectoryEnd: a budget is used up.
         """
         chat = tuple(messages)
-        return await self._act(chat, partial(self._encoded, chat))
+        encode = self._encode
+        return await self._act(chat, lambda: None if encode is None else tuple(encode(chat)))
 
     async def reply(self, text: str) -> Action:
         """Return the policy's next action in the same chat, after one more message from the user.
@@ -313,7 +271,7 @@ class Play:
         max_tokens = self._max_tokens()
         prompt = self._prompt(messages, token_ids, max_tokens)
         try:
-            with self._time_limit.stopped():
+            with self.time_limit.stopped():
                 found = await self._sampler.sample(prompt, max_tokens)
         except EngineError as error:
             self.broken = error
@@ -445,9 +403,8 @@ class Play:
     def _go_on(self, *, frozen: bool = False) -> None:
         """Raise the end again if there is one: a flow that caught it has little left to do.
 
-        Args:
-            frozen: for a frozen model, which may still make an answer of what there is when the
-                budgets of the policy are used up.
+        A frozen model may still make an answer of what there is when the policy's budgets are used
+        up.
         """
         if self.ended is not None and not (frozen and self.ended.reason in POLICY_ENDS):
             raise self.ended
@@ -462,10 +419,10 @@ class Play:
             raise self._ended("turn_limit")
         whole = self._budgets.trajectory_tokens
         if whole is None:
-            return self._limits.max_tokens
+            return self._longest_action
         if whole <= self._tokens:
             raise self._ended("length")
-        return min(self._limits.max_tokens, whole - self._tokens)
+        return min(self._longest_action, whole - self._tokens)
 
     def _prompt(self, messages: Messages, token_ids: _TokenIds, max_tokens: int) -> Prompt:
         seed = turn_seed(self._seed, self._index, self._acted)
@@ -479,11 +436,7 @@ class Play:
             raise self._not_sampled(Failure("prompt_too_long", detail))
         return Prompt(messages, seed, ids, max_tokens)
 
-    def _encoded(self, messages: Messages) -> tuple[int, ...] | None:
-        return None if self._encode is None else tuple(self._encode(messages))
-
     def _grown(self, text: str) -> tuple[int, ...]:
-        """Return the prompt of a chat that has grown by the last action and a message."""
         last = next(turn for turn in reversed(self.turns) if turn.role == POLICY)
         chat = growing_chat(self._encode)
         if last.prompt_token_ids is None or last.token_ids is None:
@@ -493,7 +446,6 @@ class Play:
         return chat.after(last.prompt_token_ids, last.token_ids, stopped, text)
 
     def _not_sampled(self, failure: Failure) -> TrajectoryEnd:
-        """Return the end of a trajectory whose next turn could not be sampled."""
         if self._acted == 0:
             self.first_failure = failure
         if failure.reason == "prompt_too_long":

@@ -41,7 +41,7 @@ from ..servers.concurrency import LoopThread, RefillRequest, work_on_demand
 from .flow import Flow
 from .isolation import SHORT_S, any_at_work
 from .model import ModelError
-from .play import Limits, Model, Play, TimeLimit, TrajectoryEnd, TurnSampler
+from .play import Model, Play, TrajectoryEnd, TurnSampler
 from .tool import Tool, ToolError, ToolFunction, close_all
 from .toolbox import Toolbox
 from .trajectory import FAILURES, SeededTask, Task, Trajectory, TrajectoryGroup
@@ -77,11 +77,7 @@ async def turn_sampler(
     report: TokenListener,
     catch_up: CatchUp = _nobody_to_wait_for,
 ) -> AsyncIterator[TurnSampler]:
-    """Samples turns from an engine, which stays open, while the context lasts.
-
-    Raises:
-        EngineError: there is no key for the server.
-    """
+    """Samples turns from an engine, which stays open, while the context lasts."""
     from ..sampling.openai_engine import OpenAIEngine
 
     if isinstance(engine, OpenAIEngine):
@@ -98,7 +94,7 @@ async def turn_sampler(
 
 
 def turns_at_a_time(engine: Engine) -> int:
-    """Return how many trajectories keep an engine busy."""
+    """How many trajectories keep an engine busy."""
     from ..sampling.openai_engine import OpenAIEngine
 
     return engine.options.concurrency if isinstance(engine, OpenAIEngine) else _WAVE
@@ -200,7 +196,7 @@ class EngineSampler:
                 return
 
     def _next_wave(self) -> Sequence[_WaitingTurn]:
-        """Return the turns that wait, in an order that does not depend on which came first."""
+        """The turns that wait, in an order that does not depend on which came first."""
         # A trajectory that has ended meanwhile, such as by its time limit, waits no more.
         wave = [turn for turn in self._waiting if not turn.found.done()]
         wave.sort(key=lambda turn: _order(turn.prompt))
@@ -272,19 +268,20 @@ async def play_trajectory(
     encode: Encode | None,
     toolbox: Toolbox,
     models: Mapping[str, Model],
-    limits: Limits,
+    max_tokens: int,
+    max_prompt_tokens: int | None = None,
     seed: int,
     index: int,
 ) -> Trajectory:
-    """Return one trajectory of a task; whatever goes wrong in it is its finish reason.
+    """One trajectory of a task; whatever goes wrong in it is its finish reason.
 
-    Raises:
-        EngineError: the engine itself has failed.
+    An action has `max_tokens` at most; a prompt `max_prompt_tokens`, None: as many as the flow and
+    the engine allow. An EngineError: the engine itself has failed.
     """
-    time_limit = TimeLimit(flow.seconds)
     play = Play(
-        task, flow, sampler=sampler, encode=encode, toolbox=toolbox, models=models, limits=limits,
-        time_limit=time_limit, seed=seed, index=index,
+        task, flow, sampler=sampler, encode=encode, toolbox=toolbox, models=models,
+        max_tokens=max_tokens, max_prompt_tokens=max_prompt_tokens, seed=seed,
+        index=index,
     )  # fmt: skip
     running = asyncio.ensure_future(flow.run(task, play))
 
@@ -292,11 +289,11 @@ async def play_trajectory(
         if running.cancel():
             play.end("time_limit", f"tools and models took longer than {flow.seconds:g} s")
 
-    time_limit.start(late)
+    play.time_limit.start(late)
     try:
         await asyncio.wait([running])
     finally:
-        time_limit.stop()
+        play.time_limit.stop()
         if not running.done():
             running.cancel()
             await asyncio.wait([running])
@@ -318,19 +315,8 @@ async def play_trajectory(
 class AgentRunner:
     """Runs the trajectories of many tasks.
 
-    Args:
-        flow: what they follow.
-        tools: what the policy may call.
-        engine: samples the policy's turns; nothing else uses it during a run, and it stays open.
-        settings: of every turn; n is not used.
-        policy: its name.
-        encode: chat to token ids; None: the engine applies the chat template.
-        max_prompt_tokens: longest prompt of a turn; None: as long as the flow and the engine allow.
-        under_way: most trajectories at a time; None: as many as keep the engine busy. Further ones
-            begin as these end.
-
-    Raises:
-        EngineError: the flow does not suit the policy, or a frozen model has no key.
+    During a run nothing else uses the engine, which stays open. At most `under_way` trajectories
+    run at a time, None: as many as keep the engine busy; further ones begin as these end.
     """
 
     def __init__(
@@ -349,25 +335,17 @@ class AgentRunner:
         self._flow, self._tools, self._models = flow, tools, flow.models()
         self._engine, self._settings, self._policy = engine, settings, policy
         self._encode, self._under_way = encode, under_way or turns_at_a_time(engine)
-        self._limits = Limits(settings.max_tokens, max_prompt_tokens)
+        self._max_prompt_tokens = max_prompt_tokens
         self._toolbox: Toolbox | None = None
         self._thread: LoopThread | None = None
 
     def run(self, tasks: Iterable[SeededTask], n: int) -> Iterator[_TaskGroup]:
-        """Yield groups as they finish, each with the index of its task; every index exactly once.
+        """Groups as they finish, each with the index of its task; every index exactly once.
 
-        Sampled tokens are reported to `protocol.token_listener()`.
-
-        Args:
-            tasks: taken in the thread that iterates, as trajectories end: at most as many
-                trajectories wait for their beginning as are under way.
-            n: trajectories of each.
-
-        Yields:
-            A Failure has the engine's reason why the first turn could not be sampled.
-
-        Raises:
-            EngineError: the engine or the tools have failed.
+        Tasks are taken in the thread that iterates, as trajectories end: at most as many
+        trajectories wait for their beginning as are under way. A Failure has the engine's reason
+        why the first turn could not be sampled. Sampled tokens are reported to
+        `protocol.token_listener()`.
         """
         report = token_listener()
         if self._thread is None:
@@ -406,7 +384,12 @@ class AgentRunner:
     async def _open_work(
         self, put: Callable[[int | tuple[_Place, Trajectory] | RefillRequest], None]
     ) -> AsyncIterator[Callable[[_Place], Awaitable[None]]]:
-        toolbox = await self._opened()
+        if self._toolbox is None:
+            try:
+                self._toolbox = await Toolbox.of(self._tools)
+            except ToolError as error:
+                raise EngineError("the tools cannot be used", str(error)) from error
+        toolbox = self._toolbox
 
         async def catch_up() -> None:
             refill = RefillRequest()
@@ -420,21 +403,14 @@ class AgentRunner:
 
             yield play
 
-    async def _opened(self) -> Toolbox:
-        if self._toolbox is None:
-            try:
-                self._toolbox = await Toolbox.of(self._tools)
-            except ToolError as error:
-                raise EngineError("the tools cannot be used", str(error)) from error
-        return self._toolbox
-
     async def _trajectory(
         self, place: _Place, sampler: TurnSampler, toolbox: Toolbox
     ) -> Trajectory:
         task, seed = place.seeded
         found = await play_trajectory(
             self._flow, task, sampler=sampler, encode=self._encode, toolbox=toolbox,
-            models=self._models, limits=self._limits, seed=seed, index=place.nth,
+            models=self._models, max_tokens=self._settings.max_tokens,
+            max_prompt_tokens=self._max_prompt_tokens, seed=seed, index=place.nth,
         )  # fmt: skip
         if found.finish_reason in FAILURES and found.first_failure is None:
             message = f"a trajectory failed with {found.finish_reason}: {found.detail}"
@@ -445,26 +421,19 @@ class AgentRunner:
         failures = [each.first_failure for each in trajectories]
         if failures[0] is not None and None not in failures:
             return failures[0]
-        versions = [
-            turn.policy_version
-            for trajectory in trajectories
-            for turn in trajectory.actions
-            if turn.policy_version is not None
-        ]
         turns = [turn for trajectory in trajectories for turn in trajectory.actions]
+        versions = [turn.policy_version for turn in turns if turn.policy_version is not None]
         # A server may take no seed; then that of the prompt has decided nothing.
-        unseeded = bool(turns) and all(turn.seed is None for turn in turns)
-        version = min(versions, default=0)
+        unseeded = turns and all(turn.seed is None for turn in turns)
         return TrajectoryGroup(
-            self._policy, version, None if unseeded else seed, tuple(trajectories)
+            self._policy, min(versions, default=0), None if unseeded else seed, tuple(trajectories)
         )
 
 
 def _answer(flow: Flow, done: asyncio.Future[str | None], play: Play) -> str | None:
     """What a flow returned, None where it was ended or failed.
 
-    Raises:
-        EngineError: the engine has failed, whatever the flow made of it.
+    Raised is an error of the engine, whatever the flow made of it.
     """
     if play.broken is not None:
         raise play.broken
@@ -492,38 +461,27 @@ def _answer(flow: Flow, done: asyncio.Future[str | None], play: Play) -> str | N
 # --- What a flow and its tools show to the policy, for `rejuice explain` --------------
 
 
-def first_prompt(flow: Flow, tools: Sequence[Tool], prompt: Messages) -> Messages | None:
-    """What the policy sees first; None where frozen models, which are not asked, come before it.
-
-    Raises:
-        ToolError: a tool cannot say what it has, or the flow fails before it asks the policy.
-    """
-    with closing(LoopThread("a first prompt")) as loop:
-        return loop.run(_first_prompt(flow, tools, prompt))
-
-
 def functions_of(tools: Sequence[Tool]) -> list[ToolFunction]:
-    """Return what tools give the policy to call.
+    """What tools give the policy to call."""
 
-    Raises:
-        ToolError: a tool cannot say what it has.
-    """
+    async def functions() -> list[ToolFunction]:
+        try:
+            return [each for tool in tools for each in await tool.functions()]
+        finally:
+            await close_all(*tools)
+
     with closing(LoopThread("descriptions of tools")) as loop:
-        return loop.run(_functions_of(tools))
+        return loop.run(functions())
 
 
 class _Seen:
-    """Samples nothing, and keeps the first prompt."""
+    """Samples nothing, and keeps the first prompt; as a frozen model, it gives no answer."""
 
     messages: Messages | None = None
 
     async def sample(self, prompt: Prompt, max_tokens: int) -> Failure:
         self.messages = self.messages or prompt.messages
         return Failure("not_sampled", "")
-
-
-class _Silent:
-    """In place of a frozen model: it gives no answer."""
 
     async def ask(self, messages: Messages) -> str:
         raise ModelError("it is not asked")
@@ -532,30 +490,27 @@ class _Silent:
         pass
 
 
-async def _first_prompt(flow: Flow, tools: Sequence[Tool], prompt: Messages) -> Messages | None:
+def first_prompt(
+    flow: Flow, functions: Sequence[ToolFunction], prompt: Messages
+) -> Messages | None:
+    """What the policy sees first; None where frozen models, which are not asked, come before it.
+
+    A ToolError: the flow fails before it asks the policy.
+    """
     seen = _Seen()
-    functions = await _functions_of(tools)
-    try:
-        played = await play_trajectory(
-            flow,
-            Task("", prompt, dict.fromkeys(flow.reads())),
-            sampler=seen,
-            encode=None,
-            toolbox=Toolbox(functions),
-            models=dict.fromkeys(flow.models(), _Silent()),
-            limits=Limits(1, None),
-            seed=0,
-            index=0,
-        )
-    finally:
-        await flow.close()
+
+    async def play() -> Trajectory:
+        try:
+            return await play_trajectory(
+                flow, Task("", prompt, dict.fromkeys(flow.reads())), sampler=seen, encode=None,
+                toolbox=Toolbox(functions), models=dict.fromkeys(flow.models(), seen),
+                max_tokens=1, seed=0, index=0,
+            )  # fmt: skip
+        finally:
+            await flow.close()
+
+    with closing(LoopThread("a first prompt")) as loop:
+        played = loop.run(play())
     if seen.messages is None and played.finish_reason in ("flow_failed", "time_limit"):
         raise ToolError(played.detail)
     return seen.messages
-
-
-async def _functions_of(tools: Sequence[Tool]) -> list[ToolFunction]:
-    try:
-        return [each for tool in tools for each in await tool.functions()]
-    finally:
-        await close_all(*tools)

@@ -42,7 +42,7 @@ class Observation(NamedTuple):
     status: Status = "ok"
 
     def redacted(self) -> Observation:
-        """Return the same without the secrets that are known: a server may repeat its key."""
+        """The same without the secrets that are known: a server may repeat its key."""
         return self._replace(text=redact(self.text))
 
 
@@ -64,8 +64,6 @@ class ToolFunction(NamedTuple):
     """Something that the policy can call.
 
     Attributes:
-        name: by which it calls it.
-        description: what it does, for the policy.
         parameters: JSON schema of the arguments, an object.
         call: runs it; arguments as in the schema, then the columns of the task that it reads.
             Raises ToolError.
@@ -157,11 +155,7 @@ class Tool(Named):
 
 
 class Closable(Protocol):
-    """A tool, or a frozen model."""
-
-    async def close(self) -> None:
-        """Release what it has opened."""
-        ...
+    async def close(self) -> None: ...
 
 
 async def close_all(*parts: Closable) -> None:
@@ -171,36 +165,8 @@ async def close_all(*parts: Closable) -> None:
             closing.push_async_callback(part.close)
 
 
-class WrappedTool(Tool):
-    """A tool whose functions are called in another way; all else is the tool's own."""
-
-    tool: Tool
-    """The tool itself."""
-
-    async def call(self, *args: Any, **kwargs: Any) -> str | Observation:
-        return await self.tool.call(*args, **kwargs)
-
-    def reads(self) -> Columns:
-        return self.tool.reads()
-
-    def check(self) -> None:
-        self.tool.check()
-
-    def preflight(self) -> None:
-        self.tool.preflight()
-
-    def cache_key_fields(self) -> Mapping[str, Any]:
-        return self.tool.cache_key_fields()
-
-    def is_read_only(self) -> bool:
-        return self.tool.is_read_only()
-
-    async def close(self) -> None:
-        await self.tool.close()
-
-
 def described(function: ToolFunction) -> dict[str, Any]:
-    """Return a function as chat templates and servers take it, in the form of OpenAI's API."""
+    """A function as chat templates and servers take it, in the form of OpenAI's API."""
     body = {"description": function.description, "parameters": dict(function.parameters)}
     return {"type": "function", "function": {"name": function.name, **body}}
 
@@ -212,7 +178,10 @@ def _function_of(tool: Tool) -> ToolFunction:
         try:
             return arguments.model_validate(dict(given))
         except ValidationError as error:
-            return Observation(_first_problem(error), "bad_arguments")
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            found = f"{where}: {first['msg']}" if where else str(first["msg"])
+            return Observation(found, "bad_arguments")
 
     def refuse(given: Mapping[str, Any]) -> Observation | None:
         parsed = parse(given)
@@ -251,7 +220,7 @@ def _function_of(tool: Tool) -> ToolFunction:
 
 @cache
 def _signature(tool_class: type[Tool]) -> tuple[type[BaseModel], bool]:
-    """Return the arguments of `call` as a model, and whether it takes the columns of the task."""
+    """The arguments of `call` as a model, and whether it takes the columns of the task."""
     fields: dict[str, Any] = {}
     parameters = inspect.signature(tool_class.call, eval_str=True).parameters
     for parameter in list(parameters.values())[1:]:
@@ -264,9 +233,3 @@ def _signature(tool_class: type[Tool]) -> tuple[type[BaseModel], bool]:
                                   else parameter.default)  # fmt: skip
     strict = ConfigDict(extra="forbid")
     return create_model(tool_class.__name__, __config__=strict, **fields), "task" in parameters
-
-
-def _first_problem(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    where = ".".join(map(str, first["loc"]))
-    return f"{where}: {first['msg']}" if where else str(first["msg"])

@@ -9,16 +9,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
-from pydantic import BeforeValidator, PrivateAttr
+from pydantic import BeforeValidator
 
-from ..disk import in_user_cache
 from ..errors import RecipeError
 from ..json_text import json_value
 from ..servers.answer_cache import AnswerCache, has_answers
 from ..servers.concurrency import InFlight
-from .tool import Observation, Tool, ToolError, ToolFunction, WrappedTool, close_all
+from .tool import Observation, Tool, ToolError, ToolFunction, close_all
 
 # --- Cache of observations ------------------------------------------------------------
 #     tool_cache: read_write      call what is not known, and keep what it gives
@@ -38,65 +37,49 @@ ToolCacheMode: TypeAlias = Annotated[
 ]
 
 
-def user_cache() -> Path:
-    """Return the cache in the user's cache folder."""
-    return in_user_cache("tools.answers")
-
-
 def cached(tools: Sequence[Tool], mode: ToolCacheMode, path: Path) -> tuple[Tool, ...]:
-    """Return the tools, with those whose calls cost something behind a cache.
-
-    Raises:
-        RecipeError: with `read_only`, there is no cache, or a tool whose calls may change
-            something.
-    """
+    """The tools, with those whose calls cost something behind a cache."""
     if mode == "off":
         return tuple(tools)
-    if mode == "read_only":
-        _check_read_only(tools, path)
+    changing = [tool.name() for tool in tools if not tool.is_read_only()]
+    if mode == "read_only" and changing:
+        found = f"`tool_cache: read_only`, but calls of the tool '{changing[0]}' may change"
+        raise RecipeError(f"{found} something, so they are not kept", "leave one of them out")
+    if mode == "read_only" and not (has_answers(path) or all(tool.is_local for tool in tools)):
+        found = f"`tool_cache: read_only`, but there is no tool cache {path}"
+        raise RecipeError(found, "fill it with `tool_cache: read_write`")
     return tuple(
-        CachedTool(tool=tool, path=path, asks=mode == "read_write")
+        cast(Tool, CachedTool(tool, path, asks=mode == "read_write"))
         if tool.is_read_only() and not tool.is_local
         else tool
         for tool in tools
     )
 
 
-def _check_read_only(tools: Sequence[Tool], path: Path) -> None:
-    for tool in tools:
-        if not tool.is_read_only():
-            found = f"`tool_cache: read_only`, but calls of the tool '{tool.name()}' may change"
-            raise RecipeError(f"{found} something, so they are not kept", "leave one of them out")
-    if not has_answers(path) and not all(tool.is_local for tool in tools):
-        found = f"`tool_cache: read_only`, but there is no tool cache {path}"
-        raise RecipeError(found, "fill it with `tool_cache: read_write`")
+class CachedTool:
+    """A tool whose observations are kept: also an error of the call, but no ToolError.
 
-
-class CachedTool(WrappedTool):
-    """A tool whose observations are kept.
-
-    An observation with status `error` is kept, as the same call would give it again; a ToolError is
-    not.
+    Without `asks`, what is not in the cache is missing: the tool is not called.
     """
 
-    path: Path
-    """The cache."""
-    asks: bool
-    """Whether the tool is called for what is not in the cache."""
+    def __init__(self, tool: Tool, path: Path, *, asks: bool) -> None:
+        self.tool, self._path, self._asks = tool, path, asks
+        self._cache: AnswerCache | None = None
+        self._in_flight = InFlight[Observation]()
 
-    _cache: AnswerCache | None = PrivateAttr(None)
-    _in_flight: InFlight[Observation] = PrivateAttr(default_factory=InFlight)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tool, name)
 
     async def functions(self) -> Sequence[ToolFunction]:
         if self._cache is None:
-            self._cache = AnswerCache(self.path, "observations", _RIGHT, writes=self.asks)
+            self._cache = AnswerCache(self._path, "observations", _RIGHT, writes=self._asks)
         return [
             function._replace(call=partial(self._observed, function))
             for function in await self.tool.functions()
         ]
 
     def preflight(self) -> None:
-        if self.asks:  # Otherwise its server need not be there.
+        if self._asks:  # Otherwise its server need not be there.
             self.tool.preflight()
 
     async def close(self) -> None:
@@ -112,28 +95,22 @@ class CachedTool(WrappedTool):
     ) -> Observation:
         if (refused := function.refuse(arguments)) is not None:
             return refused
-        key = self._key(function, arguments, task)
-        # The trajectories of a prompt often begin with the same call at the same time.
-        work = partial(self._kept_or_called, key, function, arguments, task)
-        found, _ = await self._in_flight.result(key, work)
-        return found
-
-    async def _kept_or_called(
-        self,
-        key: bytes,
-        function: ToolFunction,
-        arguments: Mapping[str, Any],
-        task: Mapping[str, Any],
-    ) -> Observation:
         assert self._cache is not None, "functions() has opened it"
-        stored = self._cache.get(key)
-        if stored is not None:
-            return Observation(*json.loads(stored))
-        if not self.asks:
-            call = f"{function.name}({_json(arguments)[:200]})"
-            raise ToolError(f"the tool cache is read-only and has no observation of {call}")
-        found = (await function.call(arguments, task)).redacted()
-        await asyncio.to_thread(self._cache.put, key, json.dumps(found))
+        cache, key = self._cache, self._key(function, arguments, task)
+
+        async def kept_or_called() -> Observation:
+            stored = cache.get(key)
+            if stored is not None:
+                return Observation(*json.loads(stored))
+            if not self._asks:
+                call = f"{function.name}({_json(arguments)[:200]})"
+                raise ToolError(f"the tool cache is read-only and has no observation of {call}")
+            found = (await function.call(arguments, task)).redacted()
+            await asyncio.to_thread(cache.put, key, json.dumps(found))
+            return found
+
+        # The trajectories of a prompt often begin with the same call at the same time.
+        found, _ = await self._in_flight.result(key, kept_or_called)
         return found
 
     def _key(
@@ -142,7 +119,7 @@ class CachedTool(WrappedTool):
         """SHA-256 of everything that determines the observation."""
         tool = [self.tool.name(), self.tool.cache_key_fields()]
         called = [function.name, function.revision, arguments]
-        columns = {name: task[name] for name in self.reads()}
+        columns = {name: task[name] for name in self.tool.reads()}
         return hashlib.sha256(_json([CODE, tool, called, columns]).encode()).digest()
 
 
@@ -154,14 +131,7 @@ def _json(value: Any) -> str:
 
 
 class Toolbox:
-    """The functions of tools, by name.
-
-    Args:
-        functions: of all tools.
-
-    Raises:
-        RecipeError: two of them have the same name.
-    """
+    """The functions of all tools, by name."""
 
     def __init__(self, functions: Sequence[ToolFunction]) -> None:
         self.functions = functions
@@ -174,22 +144,12 @@ class Toolbox:
 
     @classmethod
     async def of(cls, tools: Sequence[Tool]) -> Toolbox:
-        """Return the functions of all tools.
-
-        Raises:
-            RecipeError: two of them have the same name.
-            ToolError: a tool cannot say what it has.
-        """
         return cls([each for tool in tools for each in await tool.functions()])
 
     async def call(
         self, name: str, arguments: Mapping[str, Any] | str, task: Mapping[str, Any]
     ) -> Observation:
-        """Return what a call gives; what the policy did wrong is an observation, too.
-
-        Raises:
-            ToolError: the tool cannot be used.
-        """
+        """What a call gives; what the policy did wrong is an observation, too."""
         function = self._by_name.get(name)
         if function is None:
             known = ", ".join(self._by_name) or "none"
@@ -204,13 +164,10 @@ class Toolbox:
         return (await function.call(arguments, task)).redacted()
 
     async def call_text(self, name: str, text: str, task: Mapping[str, Any]) -> Observation:
-        """Return what a call with plain text gives: `call` for a policy that writes no JSON.
+        """What a call with plain text gives: `call` for a policy that writes no JSON.
 
         The text of a JSON object is that object. Any other text is the value of the only argument
         that is required, or else of the first one.
-
-        Raises:
-            ToolError: the tool cannot be used.
         """
         return await self.call(name, self._arguments(name, text), task)
 

@@ -134,7 +134,6 @@ class Trajectory(NamedTuple):
     """All turns of one attempt, and its outcome.
 
     Attributes:
-        turns: in order.
         response: the final answer; empty where the policy gave none, None where something else
             failed.
         finish_reason: a key of `POLICY_ENDS` or of `FAILURES`.
@@ -157,26 +156,18 @@ class Trajectory(NamedTuple):
         return [turn for turn in self.turns if turn.role == POLICY]
 
     def to_json(self) -> bytes:
-        """Return what is stored of it, as JSON; floats keep their bits."""
+        """What is stored of it, as JSON; floats keep their bits."""
         turns = [turn._asdict() for turn in self.turns]
         return orjson.dumps([turns, self.response, self.finish_reason])
 
     @classmethod
     def from_json(cls, text: bytes | str) -> Trajectory:
-        """Return what `to_json` wrote."""
         turns, response, finish_reason = orjson.loads(text)
         return cls(tuple(map(_turn, turns)), response, finish_reason)
 
 
 class TrajectoryGroup(NamedTuple):
-    """The trajectories of one prompt, and their origin, as `sampling.protocol.Group`.
-
-    Attributes:
-        policy: name of the policy.
-        version: of its weights.
-        seed: of the prompt; None if unknown.
-        trajectories: n of them.
-    """
+    """The `n` trajectories of one prompt, and their origin, as `sampling.protocol.Group`."""
 
     policy: str
     version: int
@@ -185,38 +176,46 @@ class TrajectoryGroup(NamedTuple):
 
 
 def turns_of(row: Sequence[dict[str, Any]]) -> tuple[Turn, ...]:
-    """Return the turns in a cell of the column `turns`, as Python values."""
+    """The turns in a cell of the column `turns`."""
     return tuple(map(_turn, row))
 
 
+_COLUMNS = (
+    "response", "finish_reason", "prompt_token_ids", "response_token_ids", "response_logprobs",
+    "turns", "turn_count", "tool_calls", "tool_errors",
+)  # fmt: skip
+
+
 def columns_of(trajectories: Sequence[Trajectory]) -> dict[str, pa.Array]:
-    """Return the columns that describe trajectories, one row each.
+    """The columns that describe trajectories, one row each.
 
     `prompt_token_ids` is the first prompt of the policy; `response_token_ids` and
     `response_logprobs` are all its actions, one after the other, without observations: they are
     there for lengths and counts.
     """
-    actions = [trajectory.actions for trajectory in trajectories]
-    calls = [[turn for turn in each.turns if turn.role == TOOL] for each in trajectories]
-    errors = [sum(turn.status != "ok" for turn in each) for each in calls]
-    made = [sum(turn.tool is not None for turn in each) for each in calls]
-    columns: dict[str, list[Any]] = {
-        "response": [each.response for each in trajectories],
-        "finish_reason": [each.finish_reason for each in trajectories],
-        "prompt_token_ids": [each[0].prompt_token_ids if each else None for each in actions],
-        "response_token_ids": [_joined(each, "token_ids") for each in actions],
-        "response_logprobs": [_joined(each, "logprobs") for each in actions],
-        "turns": [[turn._asdict() for turn in each.turns] for each in trajectories],
-        "turn_count": [len(each) for each in actions],
-        "tool_calls": made,
-        "tool_errors": errors,
+    schema = pa.schema([(name, ROW_CONTRACT[name]) for name in _COLUMNS])
+    batch = pa.RecordBatch.from_pylist([_row(each) for each in trajectories], schema)
+    return dict(zip(_COLUMNS, batch.columns, strict=True))
+
+
+def _row(trajectory: Trajectory) -> dict[str, Any]:
+    actions = trajectory.actions
+    calls = [turn for turn in trajectory.turns if turn.role == TOOL]
+    return {
+        "response": trajectory.response,
+        "finish_reason": trajectory.finish_reason,
+        "prompt_token_ids": actions[0].prompt_token_ids if actions else None,
+        "response_token_ids": _joined([each.token_ids for each in actions]),
+        "response_logprobs": _joined([each.logprobs for each in actions]),
+        "turns": [turn._asdict() for turn in trajectory.turns],
+        "turn_count": len(actions),
+        "tool_calls": len([turn for turn in calls if turn.tool is not None]),
+        "tool_errors": len([turn for turn in calls if turn.status != "ok"]),
     }
-    return {name: pa.array(column, ROW_CONTRACT[name]) for name, column in columns.items()}
 
 
-def _joined(actions: Sequence[Turn], name: str) -> list[Any] | None:
-    parts = [getattr(turn, name) for turn in actions]
-    return None if any(part is None for part in parts) else list(chain.from_iterable(parts))
+def _joined(parts: Sequence[tuple[Any, ...] | None]) -> list[Any] | None:
+    return None if None in parts else list(chain.from_iterable(parts))  # type: ignore[arg-type]
 
 
 def _turn(fields: dict[str, Any]) -> Turn:
@@ -239,11 +238,7 @@ def holds_turns(cell: Any) -> bool:
 
 
 def turn_lines(cell: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Return a line for each turn of a trajectory.
-
-    Returns:
-        What happened, such as `2. search {"query": "apples"}, ok`, and what was written or seen.
-    """
+    """A line for each turn: `2. search {"query": "apples"}, ok`, and what was written or seen."""
     return dict(_line(number, turn) for number, turn in enumerate(turns_of(cell), 1))
 
 

@@ -78,7 +78,7 @@ def _imported(file: str, module: str) -> ModuleType:
 
 
 def parameters_of(function: Any) -> list[tuple[str, str]]:
-    """Return the parameters of a function, each with `required`, `optional` or `any` (`**`)."""
+    """The parameters of a function, each with `required`, `optional` or `any` (`**`)."""
     kinds = []
     for each in inspect.signature(function).parameters.values():
         if each.kind is each.VAR_KEYWORD:
@@ -90,7 +90,7 @@ def parameters_of(function: Any) -> list[tuple[str, str]]:
 
 
 def is_async(function: Any) -> bool:
-    """Return whether a call gives a coroutine; a partial function or an object may be called."""
+    """Whether a call gives a coroutine; a partial function or an object may be called."""
     function = getattr(function, "func", function)
     call = getattr(function, "__call__", None)  # noqa: B004, it is looked at, not asked for
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
@@ -128,7 +128,7 @@ def graded(result: Any, keys: Sequence[str], *, listed: bool) -> RowOutcome:
 
 
 def _keys_of(result: Any, keys: Sequence[str]) -> list[str]:
-    """Return the keys that a dict has, if it lacks one of `keys`."""
+    """The keys that a dict has, if it lacks one of `keys`."""
     if not isinstance(result, Mapping) or all(key in result for key in keys):
         return []
     return [str(key)[:_MOST_TEXT] for key in itertools.islice(result, _MOST_KEYS)]
@@ -177,7 +177,6 @@ def described(error: BaseException, own: str | None = None) -> str:
 
 
 def _file_of(function: Any) -> str | None:
-    """Return the file in which a function is defined, as far as that is known."""
     code = getattr(inspect.unwrap(getattr(function, "func", function)), "__code__", None)
     return getattr(code, "co_filename", None)
 

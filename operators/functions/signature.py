@@ -33,11 +33,10 @@ class FunctionSignature(NamedTuple):
     gives: bool = True  # whether it may return something else than None
 
     def takes(self, name: str) -> bool:
-        """Return whether it can be called with this argument."""
         return self.takes_any or name in self.required or name in self.optional
 
     def style(self) -> FunctionStyle:
-        """Return by whose convention it is called."""
+        """By whose convention it is called."""
         named = {*self.required, *self.optional}
         if "solution_str" in named:
             return "verl"
@@ -45,12 +44,7 @@ class FunctionSignature(NamedTuple):
 
 
 def signature_of(target: FunctionTarget) -> FunctionSignature:
-    """Return the parameters of a function.
-
-    Raises:
-        ValueError: its file has a mistake of syntax.
-        NotReadyError: it has to be imported to know them, and does not import.
-    """
+    """The parameters of a function; a NotReadyError if only its import tells, and that fails."""
     file = Path(target.file) if target.file is not None else module_file(target.module)
     found = None
     if file is not None and file.suffix == ".py":
@@ -72,7 +66,7 @@ def _in_source(file: Path, module: str, name: str, digest: str) -> FunctionSigna
 def _definition(
     file: Path, module: str, name: str, steps: int
 ) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, Path] | None:
-    """Return a function's definition, and its file: this one, or one that it is imported from."""
+    """A function's definition, and its file: this one, or one that it is imported from."""
     try:
         tree = ast.parse(file.read_bytes(), str(file))
     except (SyntaxError, ValueError) as error:
@@ -149,7 +143,7 @@ def _gives(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def _looked_up(node: ast.AST, kwargs: str) -> Iterator[str]:
-    """Yield the keys in `kwargs["key"]` and `kwargs.get("key")`."""
+    """The keys in `kwargs["key"]` and `kwargs.get("key")`."""
     for each in ast.walk(node):
         key: ast.expr | None = None
         if isinstance(each, ast.Subscript) and _is_name(each.value, kwargs):

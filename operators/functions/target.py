@@ -27,11 +27,7 @@ class FunctionTarget(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> FunctionTarget:
-        """Return the function of a field such as `my_reward.py:compute_score`.
-
-        Raises:
-            ValueError: it is not written like that, or there is no such file or module.
-        """
+        """The function of a field such as `my_reward.py:compute_score`."""
         place, _, name = text.rpartition(":")
         if not place or not name.isidentifier():
             raise ValueError("write FILE.py:FUNCTION, or package.module:FUNCTION")
@@ -50,7 +46,7 @@ class FunctionTarget(NamedTuple):
         return f"{self.file or self.module}:{self.name}"
 
     def digest(self) -> str:
-        """Return a digest of its code: of its file and the files beside it that this imports.
+        """A digest of its code: of its file and the files beside it that this imports.
 
         Of a module that is installed, the version of its distribution counts instead.
         """
@@ -69,7 +65,7 @@ class FunctionTarget(NamedTuple):
 
 
 def module_file(module: str) -> Path | None:
-    """Return the file of a module, without running anything of it or of its packages."""
+    """The file of a module, without running anything of it or of its packages."""
     top, *parts = module.split(".")
     try:
         spec = importlib.util.find_spec(top)
@@ -88,7 +84,6 @@ def module_file(module: str) -> Path | None:
 
 @lru_cache(maxsize=64)
 def _distributions(top: str) -> str:
-    """Return the distributions that a package is of, with their versions."""
     try:
         return f"{top}=={version(top)}"  # Mostly it is called the same, and then is found at once.
     except PackageNotFoundError:

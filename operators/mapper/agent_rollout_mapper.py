@@ -7,7 +7,7 @@ import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 from pydantic import Field, model_validator
@@ -17,7 +17,7 @@ from ..agents.flow import Flow, FlowEntry, ToolEntry, build_flow, build_tools
 from ..agents.isolation import isolated
 from ..agents.model import FrozenModel
 from ..agents.tool import Tool, ToolError
-from ..agents.toolbox import ToolCacheMode, cached, user_cache
+from ..agents.toolbox import ToolCacheMode, cached
 from ..agents.trajectory import (
     FAILURES,
     Budgets,
@@ -31,6 +31,7 @@ from ..agents.trajectory import (
 )
 from ..chats import check_chats
 from ..chunk_results import KnownResult, ToCompute, results_of_chunks
+from ..disk import in_user_cache
 from ..errors import EngineError, RecipeError, shown
 from ..operator import Change, Columns, RowsOfChunk
 from ..sampling.engines import decoded_prompt, encoder, open_engine, rendered_chat
@@ -39,22 +40,19 @@ from ..sampling.recording import FIX_EXACT, Recording, beginning
 from ..sampling.rollout import TOKEN_BYTES, RolloutMapper
 from ..sampling.tokenizer import Encode, Messages
 
+if TYPE_CHECKING:
+    from ..agents.runner import AgentRunner
+
 # --- Trajectories of an earlier run: nothing is sampled, and no tool is called --------
 
 _EXACT = ("prompt_token_ids", "token_ids", "logprobs")
 
 
 class RecordedTrajectories:
-    """Returns the trajectories of a table with one row each, such as the export of a run.
+    """The trajectories of a table with one row each, such as the export of a run.
 
-    Args:
-        path: of the recording. Columns `prompt`, `turns` and `response` are required; other columns
-            that sampling writes are used if present.
-        settings: with which it must have been sampled, as far as it says.
-        exact: require token ids and log-probabilities of each turn of the policy.
-
-    Raises:
-        EngineError: there is no such file, or a column is missing or has another type.
+    It has the columns `prompt`, `turns` and `response`; others that sampling writes are used if
+    present. `exact` requires token ids and log-probabilities of each turn of the policy.
     """
 
     def __init__(self, path: str, settings: Settings, *, exact: bool) -> None:
@@ -64,12 +62,7 @@ class RecordedTrajectories:
     def run(
         self, tasks: Iterable[SeededTask], n: int
     ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
-        """Yield the recorded trajectories, as `AgentRunner.run`.
-
-        Raises:
-            EngineError: they were sampled with other settings, come from several policies, or lack
-                what `exact` requires.
-        """
+        """As `AgentRunner.run`."""
         prompts = (Prompt(each.task.messages, each.seed) for each in tasks)
         settings = self._settings._replace(n=n)
         for (index, prompt), found in self._recording.rows_of(prompts, settings):
@@ -112,16 +105,6 @@ _WRITTEN = (
     "policy", "policy_version", "sampling",
 )  # fmt: skip
 _NOT_IN_KEY = ("flow", "tools", "tool_cache", "tool_cache_path", "custom_operator_paths")
-
-
-class _Player(Protocol):
-    """Runs trajectories, or knows them: see `AgentRunner`."""
-
-    def run(
-        self, tasks: Iterable[SeededTask], n: int
-    ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]: ...
-
-    def close(self) -> None: ...
 
 
 class AgentRolloutMapper(RolloutMapper):
@@ -190,13 +173,13 @@ class AgentRolloutMapper(RolloutMapper):
         return self
 
     def open_flow(self) -> Flow:
-        """Return the flow, in processes of its own if it is a user's; whoever uses it closes it."""
+        """The flow, in processes of its own if it is a user's; whoever uses it closes it."""
         return isolated(self._flow(), self.flow)
 
     def open_tools(self) -> tuple[Tool, ...]:
-        """Return the tools likewise, behind their cache; whoever uses them closes them."""
+        """The tools likewise, behind their cache; whoever uses them closes them."""
         tools = zip(self._tools(), self.tools, strict=True)
-        path = self.tool_cache_path or user_cache()
+        path = self.tool_cache_path or in_user_cache("tools.answers")
         return cached([isolated(*each) for each in tools], self.tool_cache, path)
 
     def _flow(self) -> Flow:
@@ -206,7 +189,7 @@ class AgentRolloutMapper(RolloutMapper):
         return build_tools(self.tools, self.custom_operator_paths)
 
     def tasks(self, table: pa.Table, rows: Iterable[int]) -> Iterator[Task]:
-        """Yield what the trajectories of these rows are about; each of them has a prompt."""
+        """What the trajectories of these rows are about; each of them has a prompt."""
         own = list(self._readers())
         columns = table.select([*own, "prompt_id", "prompt"])
         for at in rows:
@@ -278,12 +261,7 @@ class AgentRolloutMapper(RolloutMapper):
     def preflight_parts(self, encode: Encode | None) -> None:
         """Check that the flow suits the policy, and that the servers of its parts are up.
 
-        Args:
-            encode: of the policy; None: its engine applies the chat template.
-
-        Raises:
-            EngineError: it does not, or they are not.
-            RecipeError: a server lacks something that a tool names.
+        Without `encode`, the policy's engine applies the chat template.
         """
         flow = self._flow()
         flow.check(encode)
@@ -294,7 +272,7 @@ class AgentRolloutMapper(RolloutMapper):
             tool.preflight()
 
     def _readers(self) -> dict[str, str]:
-        """Return the columns that tools and the flow read, each with the first of them."""
+        """The columns that tools and the flow read, each with the first of them."""
         if self.engine == "recorded":
             return {}
         parts: list[Flow | Tool] = [self._flow(), *reversed(self._tools())]
@@ -303,11 +281,9 @@ class AgentRolloutMapper(RolloutMapper):
     def _results(
         self, chunks: Iterator[RowsOfChunk]
     ) -> Iterator[tuple[int, RowsOfChunk, TrajectoryGroup | Failure]]:
-        """Return the result of each row, as they finish."""
+        """The result of each row, as they finish."""
 
-        def run(
-            tasks: Iterable[SeededTask],
-        ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
+        def run(tasks: Iterable[SeededTask]) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
             return self._reported(self._player().run(tasks, self.n))
 
         return results_of_chunks(chunks, self._tasks_or_failures, run)
@@ -315,7 +291,7 @@ class AgentRolloutMapper(RolloutMapper):
     def _tasks_or_failures(
         self, table: pa.Table, rows: Sequence[int]
     ) -> Iterator[ToCompute[SeededTask] | KnownResult[TrajectoryGroup | Failure]]:
-        """Yield what the trajectories of each of these rows are about, or why there are none."""
+        """What the trajectories of each of these rows are about, or why there are none."""
         check_chats(table["prompt"])
         prompts = dict[int, Prompt]()
         for row, prompt in self.prompts_of(table, rows):
@@ -326,29 +302,23 @@ class AgentRolloutMapper(RolloutMapper):
         for (row, prompt), task in zip(prompts.items(), self.tasks(table, prompts), strict=True):
             yield ToCompute([row], SeededTask(task, prompt.seed))
 
-    def _player(self) -> _Player:
-        """Return what runs trajectories; within a thread, the same one until the step is closed."""
+    def _player(self) -> AgentRunner | RecordedTrajectories:
+        """What runs trajectories; within a thread, the same one until the step is closed."""
         key = self._key()
         if key not in _open:
-            _open[key] = self._open_player()
+            settings = Settings(self.n, self.temperature, self.top_p, self.max_tokens)
+            if self.engine == "recorded":
+                path = str(self.recorded.path)
+                _open[key] = RecordedTrajectories(path, settings, exact=self.on_policy)
+            else:
+                from ..agents.runner import AgentRunner
+
+                flow, tools, spec = self.open_flow(), self.open_tools(), self._engine_spec()
+                engine, encode = open_engine(spec), encoder(spec)
+                _open[key] = AgentRunner(
+                    flow, tools, engine, settings, policy=spec.model, encode=encode
+                )
         return _open[key]
-
-    def _open_player(self) -> _Player:
-        settings = Settings(self.n, self.temperature, self.top_p, self.max_tokens)
-        spec = self._engine_spec()
-        if self.engine == "recorded":
-            path = str(self.recorded.path)
-            return RecordedTrajectories(path, settings, exact=self.on_policy)
-        from ..agents.runner import AgentRunner
-
-        return AgentRunner(
-            self.open_flow(),
-            self.open_tools(),
-            open_engine(spec),
-            settings,
-            policy=spec.model,
-            encode=encoder(spec),
-        )
 
     def _key(self) -> str:
         # As for engines: one call at a time, so each thread that runs recipes has its own.
@@ -357,22 +327,23 @@ class AgentRolloutMapper(RolloutMapper):
     def _change(
         self, prompt_ids: pa.ChunkedArray, found: Sequence[TrajectoryGroup | Failure]
     ) -> Change:
-        """Return the change to rows with these results."""
-        groups = [
-            (row, each) for row, each in enumerate(found) if isinstance(each, TrajectoryGroup)
-        ]
-        trajectories = [each for _, group in groups for each in group.trajectories]
-        sources = [(row, k, group) for row, group in groups for k in range(len(group.trajectories))]
+        trajectories = list[Trajectory]()
+        sources = list[tuple[int, int, TrajectoryGroup]]()
+        for row, group in enumerate(found):
+            if isinstance(group, TrajectoryGroup):
+                trajectories += group.trajectories
+                sources += [(row, k, group) for k in range(len(group.trajectories))]
         return self._change_of(prompt_ids, found, sources, columns_of(trajectories))
 
     def _explained(self) -> Mapping[str, str]:
-        """Return what the policy sees first, and the tools."""
+        """What the policy sees first, and the tools."""
         from ..agents.runner import first_prompt, functions_of
 
         lines = {}
         try:
-            chat = first_prompt(self.open_flow(), self._tools(), (("user", "{prompt}"),))
-            for each in functions_of(self._tools()):
+            functions = functions_of(self._tools())
+            chat = first_prompt(self.open_flow(), functions, (("user", "{prompt}"),))
+            for each in functions:
                 arguments = ", ".join(each.parameters.get("properties", {}))
                 lines[f"tool {each.name}({arguments})"] = each.description
         except ToolError as error:
@@ -386,7 +357,7 @@ def _chat(messages: Sequence[Mapping[str, str]]) -> Messages:
     return tuple((each["role"], each["content"]) for each in messages)
 
 
-_open: dict[str, _Player] = {}
+_open: dict[str, AgentRunner | RecordedTrajectories] = {}
 
 
 @atexit.register

@@ -182,7 +182,7 @@ class RewardFunctionMapper(Mapper):
         It is none that a function of TRL's gives no reward: these may be rows of another task.
         """
         all_none = {outcome.values[0][1] for outcome in outcomes} == {"no_value"}
-        if len(outcomes) < 2 or (all_none and self._style(self._signature) == "trl"):
+        if len(outcomes) < 2 or (all_none and self._style() == "trl"):
             return
         place = self._signature.place
         named = f"{self.function} ({place})" if place else self.function
@@ -203,25 +203,24 @@ class RewardFunctionMapper(Mapper):
     def _target(self) -> FunctionTarget:
         return FunctionTarget.parse(self.function)
 
-    def _style(self, signature: FunctionSignature) -> FunctionStyle:
-        return signature.style() if self.style == "auto" else self.style
+    def _style(self) -> FunctionStyle:
+        return self._signature.style() if self.style == "auto" else self.style
 
     def _setup(self) -> FunctionSetup:
-        listed = self._style(self._signature) == "trl"
+        listed = self._style() == "trl"
         return FunctionSetup(
             self._target(), self._digest, self.reward_kwargs, self.keys, listed, self.timeout_s
         )
 
     def _columns(self) -> tuple[Columns, Columns]:
-        """Return the columns that it needs, and those that it takes where they are."""
-        signature = self._signature
-        style = self._style(signature)
+        """The columns that it needs, and those that it takes where they are."""
+        signature, style = self._signature, self._style()
         needed, optional = list(signature.required), list(signature.optional)
         if style == "verl":
             needed, optional = ["response"], []
-            if self._takes(signature, "ground_truth"):
+            if self._takes("ground_truth"):
                 optional += ["reference", "reward_model"]
-            optional += [n for n in ("data_source", "extra_info") if self._takes(signature, n)]
+            optional += [n for n in ("data_source", "extra_info") if self._takes(n)]
         elif style == "trl":
             own = {*_OF_TRL, *_OF_TRAINER}
             ids = ["response_token_ids"] if "completion_ids" in (*needed, *optional) else []
@@ -236,75 +235,64 @@ class RewardFunctionMapper(Mapper):
         ]
         return tuple(dict.fromkeys(needed)), tuple(dict.fromkeys(optional))
 
-    def _takes(self, signature: FunctionSignature, name: str) -> bool:
-        return signature.takes(name) and name not in self.reward_kwargs
+    def _takes(self, name: str) -> bool:
+        return self._signature.takes(name) and name not in self.reward_kwargs
 
     # --- its arguments ----------------------------------------------------------------
 
     def _arguments(self, table: pa.Table) -> tuple[list[dict[str, Any]], list[str | None]]:
-        """Return the arguments of each row, and why it is not graded at all."""
+        """The arguments of each row, and why it is not graded at all."""
         signature = self._signature
         responses = table["response"].to_pylist()
         missing = [None if text is not None else "no_response" for text in responses]
-        match self._style(signature):
+        match self._style():
             case "verl":
-                given, truths = self._of_verl(signature, table)
+                given, truths = self._of_verl(table)
                 for at, truth in enumerate(truths):
                     if truth is None and missing[at] is None:
                         missing[at] = "no_reference"
             case "trl":
-                given = self._of_trl(signature, table)
+                given = self._of_trl(table)
             case "columns":
                 named = (*signature.required, *signature.optional)
                 given = {n: table[n].to_pylist() for n in named if n in table.column_names}
         return [dict(zip(given, row, strict=True)) for row in _rows(given, len(responses))], missing
 
-    def _of_verl(
-        self, signature: FunctionSignature, table: pa.Table
-    ) -> tuple[dict[str, list[Any]], list[Any]]:
-        """Return verl's four arguments, as far as it takes them, and the references."""
+    def _of_verl(self, table: pa.Table) -> tuple[dict[str, list[Any]], list[Any]]:
+        """verl's four arguments, as far as it takes them, and the references."""
         given: dict[str, list[Any]] = {"solution_str": table["response"].to_pylist()}
         there, n = set(table.column_names), table.num_rows
         for name, none in (("data_source", ""), ("extra_info", {})):
-            if self._takes(signature, name):
+            if self._takes(name):
                 values = table[name].to_pylist() if name in there else [None] * n
                 given[name] = [none if value is None else value for value in values]
-        if not self._takes(signature, "ground_truth"):
+        if not self._takes("ground_truth"):
             return given, []
-        references = table["reference"].to_pylist() if "reference" in there else [None] * n
+        truths = table["reference"].to_pylist() if "reference" in there else [None] * n
         stored = find_path(table, _TRUTH) if "reward_model" in there else None
-        if stored is None and "reference" not in there and "ground_truth" in signature.required:
+        if stored is not None:
+            pairs = zip(stored.to_pylist(), truths, strict=True)
+            truths = [reference if truth is None else truth for truth, reference in pairs]
+        elif "reference" not in there and "ground_truth" in self._signature.required:
             found = "there is neither a column 'reference' nor 'reward_model' with a ground_truth"
             raise DataError(found, "let prompt_template_mapper write `reference`")
-        truths = (
-            references
-            if stored is None
-            else [
-                reference if truth is None else truth
-                for truth, reference in zip(stored.to_pylist(), references, strict=True)
-            ]
-        )
         return {**given, "ground_truth": truths}, truths
 
-    def _of_trl(self, signature: FunctionSignature, table: pa.Table) -> dict[str, list[Any]]:
-        """Return TRL's arguments, each a list of one, as far as it takes them."""
-        there = set(table.column_names)
+    def _of_trl(self, table: pa.Table) -> dict[str, list[Any]]:
+        """TRL's arguments, each a list of one, as far as it takes them."""
+        signature, there = self._signature, set(table.column_names)
         plain = "prompt" in there and is_text(table["prompt"].type)
         texts = table["response"].to_pylist()
         messages = texts if plain else [[{"role": "assistant", "content": text}] for text in texts]
         given: dict[str, list[Any]] = {"completions": messages}
-        if "prompt" in there:
-            given["prompts"] = table["prompt"].to_pylist()
-        if "response_token_ids" in there:
-            given["completion_ids"] = table["response_token_ids"].to_pylist()
+        columns = {"prompts": "prompt", "completion_ids": "response_token_ids"}
         named = (*signature.required, *signature.optional, *signature.looked_up)
-        for name in named:
-            if name in there and name not in (*_OF_TRL, *_OF_TRAINER):
-                given[name] = table[name].to_pylist()
+        columns |= {name: name for name in named if name not in (*_OF_TRL, *_OF_TRAINER)}
+        given |= {name: table[of].to_pylist() for name, of in columns.items() if of in there}
         listed = {
             name: [[value] for value in values]
             for name, values in given.items()
-            if signature.takes(name) and name not in self.reward_kwargs
+            if self._takes(name)
         }
         none: Any = None
         for name in _OF_TRAINER.intersection(signature.required).difference(self.reward_kwargs):
@@ -317,7 +305,7 @@ def _rows(given: Mapping[str, Sequence[Any]], n: int) -> list[tuple[Any, ...]]:
 
 
 def _hint(key: str, outcomes: Sequence[RowOutcome]) -> str:
-    """Return which key of a dict without this one may be meant, else which it has."""
+    """Which key of a dict without this one may be meant, else which it has."""
     has = next((each.keys for each in outcomes if each.keys and key not in each.keys), ())
     if not has:
         return "; it returned no dict, or None in it"

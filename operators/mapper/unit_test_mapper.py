@@ -170,7 +170,7 @@ class UnitTestMapper(Mapper):
         return self._columns([self._result(*each) for each in zip(rows, graded, strict=True)])
 
     def assertions(self, table: pa.Table) -> Iterator[AssertCase]:
-        """Yield the tests of all rows that have a program, with `style: assert`."""
+        """The tests of all rows that have a program, with `style: assert`."""
         from ..sandbox.grading import AssertCase
 
         for row in self._rows(table):
@@ -207,27 +207,27 @@ class UnitTestMapper(Mapper):
     def _row(
         self, response: str | None, tests: tuple[Any, ...], setup: Any, entry: Any, prefix: Any
     ) -> _Row:
-        """Return what is to be done with a row."""
-        from ..sandbox.code_block import extract_code
-        from ..sandbox.grading import BadTestsError, Program, Submission, assert_cases, stdin_cases
+        from ..sandbox import grading
 
         if response is None:
             return _Row(None, "no_response")
         [text] = continued(self.response_prefix, [response])
-        code = extract_code(text or "", whole=self.without_block == "whole_response")
+        code = grading.extract_code(text or "", whole=self.without_block == "whole_response")
         try:
             if self.entry_point is not None and not isinstance(entry, str):
-                raise BadTestsError("the entry point is null")
-            cases = (
-                stdin_cases(tests) if self.style == "stdin" else assert_cases(tests, setup, entry)
-            )
-        except BadTestsError:
+                raise grading.BadTestsError("the entry point is null")
+            if self.style == "stdin":
+                cases: grading.Cases = grading.stdin_cases(tests)
+            else:
+                cases = grading.assert_cases(tests, setup, entry)
+        except grading.BadTestsError:
             return _Row(code, "bad_tests")
         if not cases:
             return _Row(code, "no_tests")
         if code is None:
             return _Row(None, None)
-        return _Row(code, None, Submission(Program(code, _code_before(prefix)), cases))
+        program = grading.Program(code, _code_before(prefix))
+        return _Row(code, None, grading.Submission(program, cases))
 
     def _result(self, row: _Row, verdicts: CaseVerdicts | None) -> _GradedRow:
         """Verdict, accuracy and reason of a row, and the verdicts on its tests."""

@@ -78,7 +78,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {"x86_64": X86_64, "aarch64": AARCH6
 
 
 def build_filter(architecture: Architecture, pid: int) -> bytes:
-    """Return the filter for the process `pid`, an array of `struct sock_filter`."""
+    """The filter for the process `pid`, an array of `struct sock_filter`."""
     checked: Mapping[str, tuple[int, Sequence[int]]] = {  # argument, and its allowed values
         "ioctl": (1, (_TCGETS,)),
         "fcntl": (1, _OWN_FILES),
@@ -166,8 +166,7 @@ def drop_privileges() -> None:
 def confine(*, seconds: float, memory: int) -> None:
     """Confine this process, which must have a single thread.
 
-    Raises:
-        ConfinementError: a layer cannot be applied; the others may have been.
+    A ConfinementError: a layer cannot be applied; the others may have been.
     """
     _limit(seconds, memory)
     _prctl("no_new_privs", _PR_SET_NO_NEW_PRIVS, 1)
@@ -176,7 +175,7 @@ def confine(*, seconds: float, memory: int) -> None:
 
 
 def landlock_abi() -> int:
-    """Return the ABI of Landlock that the kernel has; 0: none, or it is switched off."""
+    """The ABI of Landlock that the kernel has; 0: none, or it is switched off."""
     return max(0, int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)))
 
 

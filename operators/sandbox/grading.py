@@ -13,26 +13,77 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from types import ModuleType
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
+from ..chats import after_thoughts, final_channel
+from ..verifier.places import own_text
 from ..workers import usable_cores
-from . import judge, plain_data, test_program
+from . import calls
 from .run import Sandbox, SandboxError, SandboxLimits
+
+# --- Where the program is in a response -----------------------------------------------
+
+# A fence may be behind the tag that ends a thought, and before an end token. One that is indented
+# by four or more closes no block: it is one in a docstring.
+_BLOCK = re.compile(
+    r"(?:^|(?<=>))(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,}(?!~))(?P<info>[^\n`]{0,100})\n"
+    r"(?P<code>.*?)(?:(?P<end>^(?:(?P=indent))? {0,3}(?P=fence)[`~]*[ \t\r]*(?=$|[<\[]))|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+_PYTHON = (["python"], ["python3"], ["py"], ["py3"])
+_STATEMENT = re.compile(r"^[^\S\n]*[^#\s]", re.MULTILINE)
+_TAGS = re.compile(
+    r"\A\s*(?:(?:<answer>|<code>|\[PYTHON\])(?:[ \t\r]*\n)?)+"
+    r"|(?:(?:</answer>|</code>|\[/PYTHON\])\s*){1,2}\Z"
+)
+"""What may be around a response as a whole."""
+
+
+def extract_code(response: str, *, whole: bool = True) -> str | None:
+    r"""The program in a response, None where there is none.
+
+    It is the last fenced block that is labelled as Python, else the last block, else the whole
+    response; a block of comments alone is none. Only what follows the last thought counts, and
+    inside one that is not closed there is no program. A block without an end, where generation was
+    cut off, ends with the response, and a response with its end token.
+
+    >>> extract_code("Here it is:\n```python\nprint(1)\n```\nIt prints 1.")
+    'print(1)\n'
+    """
+    final = final_channel(response)
+    text = None if final is None else after_thoughts(_own_turn(final))
+    if text is None:
+        return None
+    text = _TAGS.sub("", text)
+    blocks = list(_BLOCK.finditer(text))
+    if not blocks:
+        return text if whole and text.strip() else None
+    programs = [block for block in blocks if _STATEMENT.search(block["code"])]
+    python = [block for block in programs if block["info"].lower().split()[:1] in _PYTHON]
+    return _outdented((python or programs)[-1]) if programs else None
+
+
+def _outdented(block: re.Match[str]) -> str:
+    """What is in a block, without the indentation of its fence."""
+    width = len(block["indent"])
+    return re.sub(rf"^[ \t]{{0,{width}}}", "", block["code"], flags=re.MULTILINE)
+
+
+def _own_turn(text: str) -> str:
+    """A text up to its end token; one within a block that is closed is the program's."""
+    hidden = _BLOCK.sub(lambda b: b[0] if b["end"] is None else "x" * len(b[0]), text)
+    # In one line `own_text` finds no question, which may be a comment `# Problem: ...` here.
+    return text[: len(own_text(hidden.replace("\n", " ")))]
+
 
 # --- Whether a program has printed what it should -------------------------------------
 
 
 def same_output(printed: str, expected: str, tolerance: float | None = None) -> bool:
-    """Compare two outputs, line by line.
+    """Compare two outputs, line by line, but for white space at ends and empty lines at the end.
 
-    White space at the ends of lines and empty lines at the end do not count.
-
-    Args:
-        printed: by the program.
-        expected: by the test.
-        tolerance: numbers may differ by so much, absolutely or relative to the expected one; then
-            lines are compared word by word. None: texts have to be equal.
+    With a tolerance lines are compared word by word, and numbers may differ by so much, absolutely
+    or relative to the expected one.
 
     >>> same_output("3 4 \\n", "3 4")
     True
@@ -88,14 +139,10 @@ class AssertCase(NamedTuple):
 
 
 def stdin_cases(cells: Iterable[Any]) -> tuple[StdinCase, ...]:
-    """Return the tests in the cells of a row.
+    """The tests in the cells of a row.
 
-    Args:
-        cells: each a list of `{input, output}`; or parallel lists `{inputs, outputs}` or
-            `{input, output}`; or either as JSON text. Null: no tests.
-
-    Raises:
-        BadTestsError: a cell is something else, or its tests are calls of a function.
+    Each is a list of `{input, output}`; or parallel lists `{inputs, outputs}` or `{input, output}`;
+    or either as JSON text. Null: no tests. A BadTestsError for anything else.
     """
     return tuple(case for cell in cells for case in _stdin_cell(_parsed(cell)))
 
@@ -103,16 +150,11 @@ def stdin_cases(cells: Iterable[Any]) -> tuple[StdinCase, ...]:
 def assert_cases(
     cells: Iterable[Any], setup: Any = None, entry_point: str | None = None
 ) -> tuple[AssertCase, ...]:
-    """Return the tests in the cells of a row.
+    """The tests in the cells of a row.
 
-    Args:
-        cells: each a list of statements, a test each, also as JSON text; or one test as text.
-            Null: no tests.
-        setup: code to run before each test, as text or as a list of lines.
-        entry_point: the function to call `check` with, which the tests define.
-
-    Raises:
-        BadTestsError: a cell is something else, or the name is none.
+    Each is a list of statements, a test each, also as JSON text; or one test as text. Null: no
+    tests. `setup` is code to run before each test, as text or as a list of lines; `entry_point` the
+    function to call `check` with, which the tests define. A BadTestsError for anything else.
     """
     before = _joined(setup)
     if entry_point is not None and not entry_point.isidentifier():
@@ -212,25 +254,15 @@ class Program(NamedTuple):
     prefix: str = ""
 
 
-def _source(module: ModuleType, *arguments: Any) -> str:
-    """A program that calls `main` of a module with these arguments."""
-    return f"{_imports(module)}\nmain(*{arguments!r})\n"
+def _source(function: str, *arguments: Any) -> str:
+    """A program that calls a function of `calls` with these arguments."""
+    return f"{_calls()}\n{function}(*{arguments!r})\n"
 
 
 @cache
-def _imports(module: ModuleType) -> str:
-    """A program that defines what a module does, and what it imports from here.
-
-    It is compiled, because that takes as long as all the rest.
-    """
-    lines = [
-        line
-        for each in (plain_data, module)
-        for line in inspect.getsource(each).splitlines()
-        if not line.startswith(("from __future__", "from ."))
-    ]
-    text = "\n".join(["from __future__ import annotations", *lines, ""])
-    code = marshal.dumps(compile(text, module.__name__, "exec"))
+def _calls() -> str:
+    """A program that is what `calls` is; it is compiled, which takes as long as all the rest."""
+    code = marshal.dumps(compile(inspect.getsource(calls), calls.__name__, "exec"))
     return f"import marshal\nexec(marshal.loads({code!r}))"
 
 
@@ -261,7 +293,7 @@ class _Object:
 
 
 def weaknesses(grader: Grader, case: AssertCase) -> tuple[Weakness, ...]:
-    """Return why a test is weak; empty: it is not, as far as this is looked at.
+    """Why a test is weak; empty: it is not, as far as this is looked at.
 
     - `nan`: it passes where all functions return NaN, and not where they return the largest or the
       smallest number. A test that says `nan` expects it.
@@ -273,9 +305,7 @@ def weaknesses(grader: Grader, case: AssertCase) -> tuple[Weakness, ...]:
       of these methods, such as the expected text in `f(3).startswith("abc")`, get into the process
       of that program.
 
-    Raises:
-        BadTestsError: the test makes no call, or cannot be run.
-        SandboxError: the sandbox has failed.
+    A BadTestsError: the test makes no call, or cannot be run.
     """
     names = sorted(_names(case))
 
@@ -350,7 +380,7 @@ class Grader:
         self._tolerance, self._run_all = tolerance, run_all
 
     def grade(self, submissions: Sequence[Submission], *, workers: int) -> list[CaseVerdicts]:
-        """Return the verdicts on many programs, in order; equal submissions are graded once."""
+        """The verdicts on many programs, in order; equal submissions are graded once."""
         distinct = list(dict.fromkeys(submissions))
         with ThreadPoolExecutor(workers) as pool:
             found = dict(zip(distinct, pool.map(self._grade, distinct), strict=True))
@@ -375,11 +405,7 @@ class Grader:
         return (*verdicts, *not_run)
 
     def run(self, program: Program, case: StdinCase | AssertCase) -> CaseVerdict:
-        """What comes of a test.
-
-        Raises:
-            BadTestsError: the test makes no call, or cannot be run.
-        """
+        """What comes of a test; a BadTestsError: it makes no call, or cannot be run."""
         if isinstance(case, AssertCase):
             return self._run_assert(program, case)
         done = self._sandbox.run(program.code, stdin=case.stdin, limits=self._limits)
@@ -393,24 +419,24 @@ class Grader:
         # The process of the test sees to the seconds of the program, which waits for calls, too.
         longer = limits._replace(seconds=limits.seconds + JUDGE_SECONDS)
         done, judged = self._sandbox.run_connected(
-            _source(test_program, *program),
-            _source(judge, *case, limits.seconds, limits.output),
+            _source("run_program", *program),
+            _source("run_test", *case, limits.seconds, limits.output),
             limits=longer,
             asking_limits=longer._replace(output=_JUDGE_OUTPUT),
         )
         *before, found = judged.stdout.rstrip("\n").split("\n")
-        if judge.ASKED not in before:
+        if calls.ASKED not in before:
             raise BadTestsError("a test calls no function of the program, or cannot be run")
         if judged.status != "ok":
             return judged.status
         if found == "ended":
             return "error" if done.status == "ok" else done.status
-        if found not in get_args(judge.TestOutcome):
+        if found not in get_args(calls.TestOutcome):
             raise BadTestsError("a test does not end, but its process does")
         return cast(CaseVerdict, found)
 
 
 @cache
 def shared_sandbox() -> Sandbox:
-    """Return the sandbox of this process, with a worker for each usable core."""
+    """The sandbox of this process, with a worker for each usable core."""
     return Sandbox(workers=usable_cores())

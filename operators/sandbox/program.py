@@ -65,7 +65,6 @@ def prepare() -> None:
 
 
 def read(descriptor: int) -> str:
-    """Return the source in a file."""
     size = os.fstat(descriptor).st_size
     with open(descriptor, "rb") as file:
         return file.read(size).decode("utf-8", "surrogatepass")

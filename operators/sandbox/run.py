@@ -63,7 +63,7 @@ class Stop:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._link: socket.socket | None = None
-        self._is_wanted = False
+        self.is_wanted = False
         self.started = threading.Event()
         """Set once the program has started, or could not."""
 
@@ -71,13 +71,13 @@ class Stop:
         """Take this as the link of the program to end."""
         with self._lock:
             self._link = link
-        if self._is_wanted:
+        if self.is_wanted:
             self()
 
     def __call__(self) -> None:
         """End the program: what `Sandbox.run` gives then has no meaning."""
         with self._lock, contextlib.suppress(OSError):  # it has ended already
-            self._is_wanted = True
+            self.is_wanted = True
             if self._link is not None:
                 self._link.shutdown(socket.SHUT_WR)
 
@@ -218,10 +218,8 @@ class Sandbox:
     """A fork server, started when first needed, and the programs that run in its forks.
 
     Thread-safe. The fork server and all programs end with this process, however it ends; after a
-    fork of this process, the child has a fork server of its own.
-
-    Args:
-        workers: programs that run at the same time; further calls wait.
+    fork of this process, the child has a fork server of its own. At most `workers` programs run at
+    the same time; further calls wait.
     """
 
     def __init__(self, *, workers: int = 1) -> None:
@@ -238,16 +236,10 @@ class Sandbox:
         show_last: bool = False,
         stop: Stop | None = None,
     ) -> Execution:
-        """Run a program, which reads `stdin`, and wait for its end.
+        """Run a program, which reads `stdin`, and wait for its end; `stop` ends it early.
 
-        Args:
-            show_last: print the value of the last statement, if it is an expression, as a notebook
-                does.
-            stop: ends it early.
-
-        Raises:
-            SandboxError: the sandbox has failed; the next call starts it again.
-            ValueError: the limits leave nothing to run with.
+        With `show_last`, the value of the last statement is printed if it is an expression, as a
+        notebook does. After a SandboxError, the next call starts the sandbox again.
         """
         with self._free:
             return self._run(source, stdin, limits, stop or Stop(), show_last=show_last)
@@ -297,7 +289,10 @@ class Sandbox:
                 program = RunningProgram(link, [read for read, _ in pipes], limits)
                 program.wait_until_started()
                 stop.started.set()
-                return program.wait()
+                done = program.wait()
+                # It looks like the end of one for which there was no memory.
+                is_ours = stop.is_wanted and done.exit_code == -signal.SIGKILL
+                return done._replace(status="error") if is_ours else done
             except SandboxError:
                 self._end_if_dead()
                 raise
@@ -364,7 +359,7 @@ class Sandbox:
 
 
 def _file(text: str, stack: contextlib.ExitStack) -> int:
-    """Return a file in memory with this content, which nobody can change."""
+    """A file in memory with this content, which nobody can change."""
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     descriptor = os.memfd_create("text", flags)
     stack.callback(os.close, descriptor)

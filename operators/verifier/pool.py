@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
-import socket
-import threading
+import time
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from ..process_pool import SIZE, CommandProcess, ProcessPool, WorkerProcess, python_path, receive
+from ..process_pool import SIZE, ForkingProcess, ProcessPool, WorkerProcess, python_path, receive
 from .worker import Rule
 
 # --- The verdict of a verifier on one response ----------------------------------------
@@ -44,6 +42,7 @@ class Verdict(NamedTuple):
 
 WALL_FACTOR = 10.0
 """Wall time that a pair may take, as a multiple of its processor time."""
+_NEARLY = 0.9  # The system counts processor time in ticks.
 _SPARE_WORKERS = 32  # of the shared pool, for callers that would otherwise wait for one another
 
 
@@ -58,55 +57,26 @@ class WorkerPoolError(RuntimeError):
     """The pool cannot start its processes."""
 
 
-class _VerifierServer(CommandProcess):
-    """Forks workers, and ends them. Thread-safe.
-
-    Raises:
-        EOFError, OSError: it does not start.
-    """
-
-    def __init__(self) -> None:
-        super().__init__("verifier.worker", json.dumps(python_path()).encode())
-        self._lock = threading.Lock()
-        receive(self.link)  # It is ready.
-
-    def order(self, worker: int = 0, descriptors: Sequence[int] = ()) -> int:
-        """The number of a new worker at the socket of this descriptor, or how one has ended.
-
-        Raises:
-            EOFError, OSError: it has ended, and its workers.
-        """
-        with self._lock:
-            try:
-                if descriptors:
-                    socket.send_fds(self.link, [SIZE.pack(worker)], descriptors)
-                else:
-                    self.link.sendall(SIZE.pack(worker))
-                return int(receive(self.link))
-            except BaseException:  # Its answer would be taken for the next one.
-                self.close()
-                raise
-
-
 class VerifierProcess(WorkerProcess):
-    """A worker.
+    """A fork of a process that has imported what grading needs."""
 
-    Raises:
-        EOFError, OSError: the fork server has ended.
-    """
+    is_ready = False
 
-    def __init__(self, server: _VerifierServer) -> None:
-        self._server = server
-        self.exit_code: int | None = None
-        self.link, theirs = socket.socketpair()
-        with theirs:
-            self._number = server.order(descriptors=[theirs.fileno()])
+    def __init__(self, server: ForkingProcess) -> None:
+        self._server, self._number, self.link = server, 0, server.fork()
+
+    def prepare(self) -> None:
+        try:
+            (self._number,) = SIZE.unpack(receive(self.link))
+        except (EOFError, OSError) as error:
+            raise WorkerPoolError(f"cannot start a verifier process: {error}") from error
+        self.is_ready = True
 
     def close(self) -> None:
         self.link.close()
-        if self.exit_code is None:
-            with contextlib.suppress(EOFError, OSError):
-                self.exit_code = self._server.order(self._number)
+        if self._number:
+            self._server.end(self._number)
+        self._number = 0
 
 
 class Pool(ProcessPool[VerifierProcess, GradingOutcome]):
@@ -114,7 +84,7 @@ class Pool(ProcessPool[VerifierProcess, GradingOutcome]):
 
     def __init__(self, size: int, *, spare: int = 0) -> None:
         super().__init__("verifications", size, spare=spare)
-        self._server: _VerifierServer | None = None
+        self._server: ForkingProcess | None = None
 
     def run(
         self,
@@ -130,21 +100,19 @@ class Pool(ProcessPool[VerifierProcess, GradingOutcome]):
         a tenth of what it has by the wall; the start of processes is not in it. `workers` is how
         many this call may use at a time; `rule` is how to compare a pair. With `math_verify`, the
         first element of a pair is a whole response.
-
-        Raises:
-            WorkerPoolError: no process could be started.
         """
         requests = [(*pair, rule, timeout) for pair in pairs]
         return self.ask(requests, seconds=WALL_FACTOR * timeout, workers=workers)
 
     def start(self) -> VerifierProcess:
-        if self._server is not None:
-            with contextlib.suppress(EOFError, OSError):  # One that was killed is replaced.
-                return VerifierProcess(self._server)
         try:
-            self._server = _VerifierServer()
+            if self._server is not None:
+                with contextlib.suppress(OSError):  # One that was killed is replaced.
+                    return VerifierProcess(self._server)
+                self._server.close()
+            self._server = ForkingProcess("verifier.worker", json.dumps(python_path()).encode())
             return VerifierProcess(self._server)
-        except (EOFError, OSError) as error:
+        except OSError as error:
             raise WorkerPoolError(f"cannot start a verifier process: {error}") from error
 
     def answer(self, process: VerifierProcess, *fields: Any) -> GradingOutcome:
@@ -154,7 +122,10 @@ class Pool(ProcessPool[VerifierProcess, GradingOutcome]):
         return outcome
 
     def lost(self, process: VerifierProcess, *, late: bool) -> GradingOutcome:
-        if late or process.exit_code == -signal.SIGPROF:
+        *_, seconds = next(iter(process.left.values()))
+        # The system ends it at the end of its processor time, which is that long by the wall, too.
+        began = process.deadline - WALL_FACTOR * seconds
+        if late or time.monotonic() - began > _NEARLY * seconds:
             return GradingOutcome("timeout", "over the deadline")
         return GradingOutcome("verifier_error", "the worker died")
 

@@ -1,9 +1,7 @@
 """The processes of the pool.
 
-One fork server per pool imports math-verify once and never reads an answer. On request it forks
-a worker, which inherits the imports (a few milliseconds instead of a second) and answers over its
-own socket. The system itself ends a worker at the end of its processor time. The fork server ends,
-together with its workers, when the parent's socket closes.
+A fork server imports math-verify once and never reads an answer. Its forks answer over sockets of
+their own. The system itself ends one at the end of its processor time.
 """
 
 from __future__ import annotations
@@ -18,8 +16,7 @@ import socket
 import sys
 from typing import Literal
 
-from ..process_pool import SIZE, batches, receive, reply, send
-from ..workers import end_group
+from ..process_pool import SIZE, batches, receive, reply, send, serve_forks
 
 Rule = Literal["equivalent", "math_verify", "reference"]
 """How to compare: by the symbolic tier, or by math-verify alone; or to check the reference only."""
@@ -96,40 +93,17 @@ def _limit() -> int:
 
 
 def main(descriptor: int, _parent: int) -> None:
-    """Fork a worker for each socket received, end workers on request, until the parent ends."""
     with socket.socket(fileno=descriptor) as control:
         sys.path[:] = json.loads(receive(control))
         # Without a timeout of its own, it warns at every call.
         logging.getLogger("math_verify").setLevel(logging.ERROR)
-        # The workers inherit these imports and the parser's tables.
+        # The forks inherit these imports and the parser's tables.
         _same(r"\frac{x}{\sqrt{2}}+1", r"1+\frac{\sqrt{2}x}{2}")
-        send(control, b"ready")
-        try:
-            while True:
-                order, descriptors, _, _ = socket.recv_fds(control, SIZE.size, 1)
-                if not order:
-                    return
-                (worker,) = SIZE.unpack(order)
-                found = _forked(descriptors[0], control) if descriptors else _ended(worker)
-                send(control, str(found).encode())
-        finally:
-            end_group()
+        serve_forks(control, _serve_limited)
 
 
-def _forked(descriptor: int, control: socket.socket) -> int:
-    with socket.socket(fileno=descriptor) as link:
-        if worker := os.fork():
-            return worker
-        try:
-            control.close()
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            serve(link)
-        finally:
-            os._exit(0)  # never return to the loop of the fork server
-
-
-def _ended(worker: int) -> int:
-    # Nobody has waited for it yet, so no other process can have its number.
-    os.kill(worker, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
+def _serve_limited(link: socket.socket) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    send(link, SIZE.pack(os.getpid()))
+    serve(link)

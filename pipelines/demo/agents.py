@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 
 from ...operators.agents.flows.react import React
-from ...operators.agents.play import Limits
 from ...operators.agents.runner import play_trajectory
 from ...operators.agents.tool import ToolError
 from ...operators.agents.toolbox import Toolbox
@@ -70,7 +69,7 @@ async def _trajectory(problem: Problem, seed: int, k: int) -> Trajectory:
         encode=None,
         toolbox=Toolbox([calculator]),
         models={},
-        limits=Limits(64, None),
+        max_tokens=64,
         seed=seed,
         index=k,
     )

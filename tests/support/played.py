@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from rejuice.operators.agents.flow import Flow
 from rejuice.operators.agents.model import ModelError
-from rejuice.operators.agents.play import Limits, Model
+from rejuice.operators.agents.play import Model
 from rejuice.operators.agents.runner import play_trajectory
 from rejuice.operators.agents.tool import Tool
 from rejuice.operators.agents.toolbox import Toolbox
@@ -20,7 +20,6 @@ from rejuice.operators.sampling.tokenizer import Messages
 
 T = TypeVar("T")
 END = 0
-LIMITS = Limits(100, None)
 
 
 def encode(messages: Messages) -> list[int]:
@@ -85,7 +84,8 @@ def played(
     about: Task | None = None,
     models: Mapping[str, Model] | None = None,
     policy: ScriptedPolicy | None = None,
-    limits: Limits = LIMITS,
+    max_tokens: int = 100,
+    max_prompt_tokens: int | None = None,
     encoded: Callable[[Messages], Sequence[int]] | None = encode,
 ) -> Trajectory:
     """The trajectory of a policy that says `says`; nothing waits."""
@@ -98,7 +98,8 @@ def played(
             encode=encoded,
             toolbox=await Toolbox.of(tools),
             models=flow.models() if models is None else models,
-            limits=limits,
+            max_tokens=max_tokens,
+            max_prompt_tokens=max_prompt_tokens,
             seed=7,
             index=0,
         )

@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from rejuice.operators.agents.flows.react import React
-from rejuice.operators.agents.play import Limits
 from rejuice.operators.agents.runner import play_trajectory
 from rejuice.operators.agents.toolbox import Toolbox
 from rejuice.operators.agents.tools.calculator import Calculator
@@ -111,7 +110,7 @@ class _Planner:
             encode=None,
             toolbox=toolbox,
             models={},
-            limits=Limits(max_tokens=32, max_prompt_tokens=None),
+            max_tokens=32,
             seed=0,
             index=0,
         )

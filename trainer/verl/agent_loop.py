@@ -12,7 +12,6 @@ from typing import Any
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
 
-from ...operators.agents.play import Limits
 from ...operators.agents.runner import play_trajectory
 from ...operators.agents.tool import ToolError
 from ...operators.agents.toolbox import Toolbox
@@ -125,7 +124,7 @@ class _OpenFlow:
         self._seed, self.seeds_requests = run.config.seed, run.config.seeds_requests
         self._mapper, self._flow, self._tools = mapper, mapper.open_flow(), mapper.open_tools()
         self._models = self._flow.models()
-        self._limits = Limits(mapper.max_tokens, run.config.max_prompt_tokens)
+        self._max_prompt_tokens = run.config.max_prompt_tokens
         self._encode = chat_encoder(policy_path(run.policy), mapper.chat_template_kwargs)
         self._prompts = cache(run.prompts)
         self._flow.check(self._encode)
@@ -142,7 +141,8 @@ class _OpenFlow:
             encode=self._encode,
             toolbox=await self._toolbox(),
             models=self._models,
-            limits=self._limits,
+            max_tokens=self._mapper.max_tokens,
+            max_prompt_tokens=self._max_prompt_tokens,
             seed=seed,
             index=session,
         )

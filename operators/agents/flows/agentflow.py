@@ -127,7 +127,7 @@ class Agentflow(Flow):
 
 
 def _plan(text: str) -> dict[str, str] | None:
-    """Return the planner's choice: the last object in its text, if that is complete."""
+    """The planner's choice: the last object in its text, if that is complete."""
     objects = json_objects(without_thoughts(text))
     fields = objects[-1].fields if objects else {}
     names = ("context", "sub_goal", "tool")

@@ -27,13 +27,7 @@ _CLOSES_CALL = re.compile(r"\s*</tool_call>")
 
 
 class Call(NamedTuple):
-    """A tool call.
-
-    Attributes:
-        shown: the action as the policy sees it in later turns, without thoughts and afterthoughts.
-        tool: its name.
-        arguments: by name, or as plain text.
-    """
+    """A tool call; `shown` is the action as the policy sees it later, without thoughts."""
 
     shown: str
     tool: str
@@ -74,7 +68,7 @@ def read_line(action: Action) -> Move:
 
 
 def read_json(action: Action) -> Move:
-    """Return the action in a text with one JSON object.
+    """The action in a text with one JSON object.
 
     The object is `{"tool": …, "arguments": {…}}` or `{"answer": …}`. A call is also read as models
     were trained to write it: `{"name": …, "arguments": {…}}`, or `parameters` for `arguments`,
@@ -85,11 +79,16 @@ def read_json(action: Action) -> Move:
     to invent an observation; but a second action there is malformed.
     """
     text = without_thoughts(action.text)
-    found = [each for each in json_objects(text) if _is_action(each.fields)]
+    found = [
+        each
+        for each in json_objects(text)
+        if {"tool", "answer"} & each.fields.keys() or _as_call(each.fields) is not each.fields
+    ]
     if len(found) != 1:
         return Malformed(text.strip() or action.text.strip())
     ((fields, end, begin),) = found
-    shown = text[: _end_of_call(text, end)].strip()
+    closed = _CLOSES_CALL.match(text, end)
+    shown = text[: closed.end() if closed else end].strip()
     if fields.keys() == {"answer"}:
         (answer,) = json_objects(text[begin:end], is_program=False)[0].fields.values()
         return Answer(shown, answer if isinstance(answer, str) else json.dumps(answer))
@@ -102,22 +101,12 @@ def read_json(action: Action) -> Move:
     return Call(shown, tool, arguments)
 
 
-def _is_action(fields: dict[str, Any]) -> bool:
-    return bool({"tool", "answer"} & fields.keys()) or _as_call(fields) is not fields
-
-
 def _as_call(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of a call as `tool` and `arguments`, where they have the names of other forms."""
     for name in ("arguments", "parameters"):
         if {"name", name} <= fields.keys() <= {"name", name, "type", "id"}:
             return {"tool": fields["name"], "arguments": fields[name]}
     return fields
-
-
-def _end_of_call(text: str, end: int) -> int:
-    """Where a call ends whose JSON ends there: after the tag that closes it, if there is one."""
-    closed = _CLOSES_CALL.match(text, end)
-    return closed.end() if closed else end
 
 
 # --- ReAct: the policy acts, sees what that gave, and acts again, until it answers ----
@@ -140,17 +129,13 @@ class PastStep(NamedTuple):
 def messages(
     prompt: Messages, steps: Sequence[PastStep], instructions: str | None = None
 ) -> Messages:
-    """Return what the policy reads in a turn: the prompt, and below it all that has happened since.
+    """What the policy reads in a turn: the prompt, and below it all that has happened since.
 
     Each step is a line with the action and a line `-> observation` at the end of the last message.
+    Instructions are a system message, or the beginning of the prompt's own.
 
     >>> messages((("user", "How much are 8 at 46?"),), [PastStep("calculate: 8 * 46", "368")])
     (('user', 'How much are 8 at 46?\\ncalculate: 8 * 46\\n-> 368'),)
-
-    Args:
-        prompt: of the task.
-        steps: so far.
-        instructions: a system message, or the beginning of the prompt's own; None: no such message.
     """
     *before, (role, content) = prompt
     lines = [content]
@@ -213,7 +198,6 @@ class React(Flow):
         return read_line(action) if self.format == "lines" else read_json(action)
 
     async def _observation(self, move: Move, play: Play) -> str:
-        """Return what the policy sees next."""
         if isinstance(move, (Answer, Malformed)):
             return play.refuse(self._expected(play.tools)).text
         tool, arguments = move.tool, move.arguments
@@ -224,7 +208,6 @@ class React(Flow):
         return called.text
 
     def _expected(self, tools: Sequence[ToolFunction]) -> str:
-        """Return the observation of a malformed action."""
         if self.format == "json":
             return (
                 'expected exactly one JSON object, {"tool": name, "arguments": {...}} or '

@@ -49,26 +49,18 @@ class Calculator(Tool):
     async def call(
         self, expression: Annotated[str, Field(description="such as 8 * (46 - 3)")]
     ) -> str:
-        """Its value, exactly: a whole number, a decimal, or a fraction and what that is about.
-
-        Raises:
-            ValueError: it has no value, or one that is too large.
-        """
+        """Its value, exactly: a whole number, a decimal, or a fraction and what that is about."""
         return _shown(value_of(expression))
 
 
 def value_of(expression: str) -> Fraction:
-    """Return the value of an expression of numbers.
+    """The value of an expression of numbers; a ValueError where it has none, or a huge one.
 
     Numbers may have thousands separators, decimals, an exponent of ten, a currency sign and a
     trailing `%`; `x`, `×`, `·`, `÷`, `−` and `^` are read as what they mean.
 
-    Raises:
-        ValueError: it has none, or one that is too large.
-
-    Example:
-        >>> value_of("1,200 × 15%")
-        Fraction(180, 1)
+    >>> value_of("1,200 × 15%")
+    Fraction(180, 1)
     """
     if len(expression) > _LONGEST:
         raise ValueError(f"the expression is longer than {_LONGEST} characters")
@@ -157,7 +149,7 @@ def _shown(value: Fraction) -> str:
 
 
 def _decimals(denominator: int) -> int | None:
-    """Return how many decimals a fraction in lowest terms has; None if they never end."""
+    """How many decimals a fraction in lowest terms has; None if they never end."""
     counts = []
     for prime in (2, 5):
         count = 0

@@ -23,12 +23,6 @@ class Generate(Tool):
     async def call(
         self, query: Annotated[str, Field(description="a question or task, complete in itself")]
     ) -> str:
-        """Return the model's answer.
-
-        Raises:
-            ToolError: it gives none.
-            EngineError: it would never answer: the address, the model or the key is wrong.
-        """
         if not query.strip():
             raise ValueError("the query is empty")
         system = () if self.system is None else (("system", self.system),)

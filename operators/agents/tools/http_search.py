@@ -44,12 +44,7 @@ class HttpSearch(Tool, ServerOptions):
     async def call(
         self, query: Annotated[str, Field(description="what to search for")]
     ) -> Observation:
-        """Return what the server finds, the best first.
-
-        Raises:
-            ToolError: it gives no usable answer after the attempts that the options allow.
-            EngineError: it would never answer: its address or the key is wrong.
-        """
+        """What the server finds, the best first."""
         if not query.strip():
             raise ValueError("the query is empty")
         from ...servers.endpoints import ServerDownError
@@ -64,11 +59,7 @@ class HttpSearch(Tool, ServerOptions):
             raise ToolError(f"{error.reason}: {error.detail}") from error
 
     def preflight(self) -> None:
-        """Search once, so that a wrong address is found before anything is sampled.
-
-        Raises:
-            EngineError: the server is not up, or does not answer.
-        """
+        """Search once, so that a wrong address is found before anything is sampled."""
         from ...servers.concurrency import LoopThread
 
         thread = LoopThread(f"check of {self.base_url}")
@@ -96,11 +87,6 @@ class HttpSearch(Tool, ServerOptions):
             await self.close()
 
     async def _found(self, query: str) -> Sequence[Passage]:
-        """
-        Raises:
-            AttemptError: that of the last attempt.
-            EngineError: see `call`; a server that is down is a ServerDownError.
-        """
         from ...servers.client import Request, shared_client
 
         if self.style == "search_r1":

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
 import os
 import shutil
 import sys
-from asyncio import TimeoutError as TooLateError
-from asyncio import wait_for
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import PositiveFloat, PrivateAttr, ValidationError, model_validator
 from typing_extensions import Self
@@ -20,21 +19,135 @@ from typing_extensions import Self
 from ...errors import EngineError, RecipeError, needs, suggest
 from ...logs import know_named, redact, redact_bytes
 from ...servers.options import refuse_credentials
-from ..mcp_connection import McpLink
 from ..tool import Observation, Tool, ToolError, ToolFunction
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from mcp import Client
     from mcp.types import CallToolResult
     from mcp.types import Tool as ServerTool
-
 
 _LARGEST = 1 << 17  # bytes of a description and a schema as JSON: both are in every prompt
 _LONGEST_NAME = 128  # characters, as in the specification
 _LONGEST_ERROR = 300  # characters
 _MOST_PAGES = 100  # of a list of tools
+_LONGEST_END_S = 10.0
+"""How long ending a connection may take, and once more where that has to be cancelled."""
+
+# --- A connection that is made again when it is lost ----------------------------------
+
+_T = TypeVar("_T")
+
+
+class McpLostError(Exception):
+    """There is no connection to the server."""
+
+
+class McpLink:
+    """For one event loop; calls may come from any of its tasks.
+
+    `open_client` gives a client that is not connected yet; connecting takes `timeout_s` at most.
+    """
+
+    def __init__(
+        self, open_client: Callable[[], AbstractAsyncContextManager[Client]], timeout_s: float
+    ) -> None:
+        self._open_client, self._timeout_s = open_client, timeout_s
+        self._connection: _Connection | None = None
+        self._connecting = asyncio.Lock()
+
+    async def ask(self, work: Callable[[Client], Awaitable[_T]], *, again: bool) -> _T:
+        """What `work` returns; a McpLostError where the server is gone, or does not answer.
+
+        With `again` it is done once more where the connection is lost meanwhile: whether the server
+        has done it already is not known then.
+        """
+        for is_last in (not again, True):
+            async with self._connecting:  # Not once for each call that waits.
+                if self._connection is None:
+                    connection = _Connection(self._open_client)
+                    await connection.opened(self._timeout_s)
+                    self._connection = connection
+                connection = self._connection
+            try:
+                return await connection.ask(work)
+            except McpLostError:
+                await self._forget(connection)
+                if is_last:
+                    raise
+        raise AssertionError
+
+    async def close(self) -> None:
+        """End the connection, and the server if it is a process of ours."""
+        if self._connection is not None:
+            await self._forget(self._connection)
+
+    async def _forget(self, connection: _Connection) -> None:
+        if self._connection is connection:
+            self._connection = None
+        await connection.close()
+
+
+class _Connection:
+    """A client in a task of its own: the library wants it opened and closed by the same one."""
+
+    def __init__(self, open_client: Callable[[], AbstractAsyncContextManager[Client]]) -> None:
+        self._client: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._stop = asyncio.Event()
+        self._task = asyncio.ensure_future(self._run(open_client))
+
+    async def _run(self, open_client: Callable[[], AbstractAsyncContextManager[Client]]) -> None:
+        async with open_client() as client:
+            self._client.set_result(client)
+            await self._stop.wait()
+
+    async def opened(self, timeout_s: float) -> None:
+        both: set[asyncio.Future[Any]] = {self._client, self._task}
+        try:
+            await asyncio.wait(both, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not self._client.done():
+                self._task.cancel()  # Nobody else would end it.
+        if self._task.done():
+            raise self._lost()
+        if not self._client.done():
+            raise McpLostError(f"no answer in {timeout_s:g} s")
+
+    async def ask(self, work: Callable[[Client], Awaitable[_T]]) -> _T:
+        from mcp import MCPError
+        from mcp_types import CONNECTION_CLOSED
+
+        asking = asyncio.ensure_future(work(self._client.result()))
+        both: set[asyncio.Future[Any]] = {asking, self._task}
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asking.cancel()
+        if self._task.done():
+            raise self._lost()
+        try:
+            return asking.result()
+        except MCPError as error:
+            if error.code == CONNECTION_CLOSED:
+                raise McpLostError(error.message) from error
+            raise
+
+    async def close(self) -> None:
+        self._stop.set()
+        await asyncio.wait({self._task}, timeout=_LONGEST_END_S)  # Whoever waits may be cancelled.
+        if not self._task.done():  # Such as for a server that does not answer to a farewell.
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=_LONGEST_END_S)
+        if self._task.done() and not self._task.cancelled():
+            self._task.exception()
+
+    def _lost(self) -> McpLostError:
+        error = None if self._task.cancelled() else self._task.exception()
+        while group := getattr(error, "exceptions", None):  # Of task groups; 3.10 has no type.
+            error = group[0]
+        return McpLostError(str(error) if error else "Connection closed")
+
+
+# --- The tools ------------------------------------------------------------------------
 
 
 class Mcp(Tool):
@@ -99,12 +212,7 @@ class Mcp(Tool):
             raise EngineError(str(error), "is the server right?") from None
 
     async def functions(self) -> Sequence[ToolFunction]:
-        """Those of the server's tools that are allowed.
-
-        Raises:
-            RecipeError: an allowed tool does not exist.
-            ToolError: the server does not say which tools it has.
-        """
+        """Those of the server's tools that are allowed."""
         if self._link is None:
             self._link = McpLink(self._client, self.start_s)
         found = await self._listed(self._link)
@@ -159,10 +267,6 @@ class Mcp(Tool):
             yield client
 
     def _function(self, link: McpLink, tool: ServerTool) -> ToolFunction:
-        """
-        Raises:
-            RecipeError: the server describes it so that it cannot be called.
-        """
         # The policy reads both, and they are stored with its prompts.
         text = redact(" ".join((tool.description or "").split()))
         schema = json.loads(redact_bytes(json.dumps(tool.input_schema).encode()))
@@ -172,10 +276,6 @@ class Mcp(Tool):
         if len(described) > _LARGEST:
             found = f"has a description and a schema of {len(described) >> 10:,} KiB"
             raise self._bad(tool, f"{found}, more than {_LARGEST >> 10}")
-        try:
-            check_schema(schema)
-        except ValueError as error:
-            raise self._bad(tool, f"has a bad schema of its arguments: {error}") from None
 
         async def call(given: Mapping[str, Any], _: Mapping[str, Any]) -> Observation:
             return await self._called(link, tool.name, given)
@@ -184,13 +284,11 @@ class Mcp(Tool):
         return ToolFunction(f"{self.prefix}{tool.name}", text, schema, call, revision=revision)
 
     async def _listed(self, link: McpLink) -> list[ServerTool]:
-        """
-        Raises:
-            ToolError: see `functions`.
-        """
         try:
-            return await link.ask(lambda each: wait_for(_all_pages(each), self.start_s), again=True)
-        except TooLateError:
+            return await link.ask(
+                lambda each: asyncio.wait_for(_all_pages(each), self.start_s), again=True
+            )
+        except asyncio.TimeoutError:
             found = f"no answer in {self.start_s:g} s"
         except Exception as error:  # Those of several libraries.
             found = _one_line(error)
@@ -203,11 +301,11 @@ class Mcp(Tool):
         async def called(client: Client) -> CallToolResult:
             # The policy reads text: structured content that breaks its own schema is no failure.
             setattr(client.session, "validate_tool_result", _accepted)  # noqa: B010 - for mypy
-            return await wait_for(client.call_tool(name, dict(given)), self.timeout_s)
+            return await asyncio.wait_for(client.call_tool(name, dict(given)), self.timeout_s)
 
         try:
             return _observation(await link.ask(called, again=self.read_only))
-        except TooLateError as error:
+        except asyncio.TimeoutError as error:
             raise ToolError(f"mcp: {name}: no answer in {self.timeout_s:g} s") from error
         except Exception as error:  # Those of several libraries.
             if isinstance(error, MCPError) and error.code == INVALID_PARAMS:
@@ -226,10 +324,6 @@ async def _accepted(*_: Any) -> None:
 
 
 async def _all_pages(client: Client) -> list[ServerTool]:
-    """
-    Raises:
-        ToolError: there is no end of them.
-    """
     found: list[ServerTool] = []
     cursor = None
     for _ in range(_MOST_PAGES):
@@ -239,39 +333,6 @@ async def _all_pages(client: Client) -> list[ServerTool]:
         if not cursor:
             return found
     raise ToolError(f"it has more than {_MOST_PAGES} pages")
-
-
-def check_schema(schema: Mapping[str, Any]) -> None:
-    """
-    Raises:
-        ValueError: it is no schema of an object, or refers to something outside.
-    """
-    from jsonschema import Draft202012Validator, SchemaError
-    from jsonschema.validators import validator_for
-    from referencing import Registry, Resource
-    from referencing.jsonschema import DRAFT202012
-
-    try:
-        kind = validator_for(schema, default=Draft202012Validator)
-        kind.check_schema(schema, format_checker=None)
-    except SchemaError as error:
-        where = ".".join(map(str, error.path))
-        found = f"{where}: {error.message}" if where else error.message
-        raise ValueError(" ".join(found.split())[:_LONGEST_ERROR]) from None
-    except Exception as error:  # Such as for a `$schema` that is no text, or a great depth.
-        raise ValueError(_one_line(error)) from None
-    if schema.get("type", "object") != "object":
-        raise ValueError(f"it is of type {schema['type']!r:.40}, not 'object'")
-    root = Resource.from_contents(schema, default_specification=DRAFT202012)
-    resolver, below = Registry().resolver_with_root(root), [root]  # It fetches nothing.
-    while below:
-        each = below.pop()
-        below.extend(each.subresources())
-        reference = each.contents.get("$ref") if isinstance(each.contents, dict) else None
-        try:
-            resolver.lookup(reference or "#")
-        except Exception:  # The library's own, and those of what is no address.
-            raise ValueError(f"$ref leads to nothing in it: {reference!r:.80}") from None
 
 
 def _one_line(error: Exception) -> str:

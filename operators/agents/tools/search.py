@@ -41,12 +41,8 @@ class Passage(NamedTuple):
 def passage_of(value: Any) -> Passage:
     """A passage from a text, or from an object with `text`, `contents` or `content`, and `title`.
 
-    Raises:
-        ValueError: it is something else.
-
-    Example:
-        >>> passage_of({"title": "Tea", "text": "It is hot."})
-        Passage(title='Tea', text='It is hot.')
+    >>> passage_of({"title": "Tea", "text": "It is hot."})
+    Passage(title='Tea', text='It is hot.')
     """
     if isinstance(value, str):
         return Passage("", value)
@@ -62,12 +58,9 @@ def passage_of(value: Any) -> Passage:
 def shown(passages: Sequence[Passage], k: int, longest: int | None) -> str:
     """Passages as a policy sees them: numbered where there may be several.
 
-    Example:
-        >>> shown([Passage("Tea", "It is hot.")], 1, None)
-        'Tea: It is hot.'
-        >>> print(shown([Passage("Tea", "It is hot."), Passage("", "Ice is cold.")], 2, 6))
-        [1] Tea: It is  […]
-        [2] Ice is […]
+    >>> print(shown([Passage("Tea", "It is hot."), Passage("", "Ice is cold.")], 2, 6))
+    [1] Tea: It is  […]
+    [2] Ice is […]
     """
     lines = [_line(passage, longest) for passage in passages[:k]]
     if not lines:
@@ -83,11 +76,7 @@ def _line(passage: Passage, longest: int | None) -> str:
 
 
 def passages_in(file: Path) -> Iterator[Passage]:
-    """Yield the passages of a file: one in each line or row, blank lines aside.
-
-    Raises:
-        OSError, ValueError, pa.ArrowInvalid: it cannot be read.
-    """
+    """The passages of a file: one in each line or row, blank lines aside."""
     if file.suffix == ".parquet":
         import pyarrow.parquet as pq
 
@@ -144,12 +133,7 @@ class Search(Tool):
         *,
         task: Mapping[str, Any],
     ) -> str:
-        """The best documents, the best first; those that are equally good in their own order.
-
-        Raises:
-            ToolError: the documents of the task are none.
-            EngineError: the file cannot be read.
-        """
+        """The best documents, the best first; those that are equally good in their own order."""
         words = _words(query)
         if not words:
             raise ValueError("the query has no words")
@@ -191,7 +175,7 @@ class _WordIndex:
         self._scorer.index(words, show_progress=False)
 
     def best(self, words: list[str], k: int) -> list[Passage]:
-        """Return the k passages with the highest scores above 0."""
+        """The k passages with the highest scores above 0."""
         scores_N = self._scorer.get_scores(words)
         # bm25s's own choice among equal scores depends on how many documents there are.
         order = np.argsort(-scores_N, kind="stable")[:k]

@@ -10,7 +10,6 @@ from user_ways import FLOW_WAYS, MINE, TOOL_WAYS
 
 from rejuice.operators.agents.flow import build_flow, build_tools
 from rejuice.operators.agents.isolation import isolated
-from rejuice.operators.agents.play import Limits
 from rejuice.operators.agents.runner import play_trajectory
 from rejuice.operators.agents.tool import close_all
 from rejuice.operators.agents.toolbox import Toolbox
@@ -38,7 +37,7 @@ async def _played(files, questions):
         began = time.monotonic()
         found = await play_trajectory(
             flow, task, sampler=Hello(), encode=None, toolbox=box, models={},
-            limits=Limits(10, None), seed=1, index=0,
+            max_tokens=10, seed=1, index=0,
         )  # fmt: skip
         return found, time.monotonic() - began
 
@@ -79,7 +78,7 @@ def test_what_is_left_behind_does_not_act_in_the_next_trajectory(played):
 def test_no_process_is_left(played):
     """Neither a process of a flow or tool, nor what it has started."""
     for _ in range(200):
-        if not (left := _processes_with(b"isolated_process", b"1234.5")):
+        if not (left := _processes_with(b"agents.isolation", b"1234.5")):
             return
         time.sleep(0.05)
     pytest.fail(f"{left} are left")
@@ -111,7 +110,7 @@ def test_a_file_that_does_not_import_there_is_named(tmp_path, monkeypatch):
             task = Task("flow fine", (("user", "flow fine"),), {})
             return await play_trajectory(
                 apart, task, sampler=Hello(), encode=None, toolbox=Toolbox([]), models={},
-                limits=Limits(10, None), seed=1, index=0,
+                max_tokens=10, seed=1, index=0,
             )  # fmt: skip
         finally:
             await apart.close()

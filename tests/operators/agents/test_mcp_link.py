@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rejuice.operators.agents.mcp_connection import McpLink, McpLostError
+from rejuice.operators.agents.tools.mcp import McpLink, McpLostError
 
 pytest.importorskip("mcp")
 

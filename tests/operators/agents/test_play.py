@@ -8,7 +8,7 @@ from played import END, Says, ScriptedPolicy, encode, played
 
 from rejuice.operators.agents import Flow, Observation, Tool, ToolError
 from rejuice.operators.agents.flows.react import React
-from rejuice.operators.agents.play import Limits, TrajectoryEnd
+from rejuice.operators.agents.play import TrajectoryEnd
 from rejuice.operators.agents.trajectory import FAILURES, POLICY_ENDS, Turn, columns_of
 from rejuice.operators.errors import EngineError
 from rejuice.operators.sampling.protocol import Failure, turn_seed
@@ -105,7 +105,7 @@ def test_a_malformed_action_is_no_tool_call():
 
 def test_tokens_of_a_trajectory():
     policy = ScriptedPolicy("a" * 9, "a" * 5, "a" * 40)
-    found = played(Repeats(trajectory_tokens=24), policy=policy, limits=Limits(20, None))
+    found = played(Repeats(trajectory_tokens=24), policy=policy, max_tokens=20)
     assert [prompt.max_tokens for prompt in policy.prompts] == [20, 14, 8]
     assert [len(turn.token_ids) for turn in found.actions] == [10, 6, 8]
     assert ended(found) == ("", "length")
@@ -115,7 +115,7 @@ def test_tokens_of_a_trajectory():
 def test_a_prompt_that_is_too_long_is_not_truncated(own, whole):
     policy = ScriptedPolicy("echo: 123456789", "answer: a")
     flow = React(**LINES, max_prompt_tokens=own)
-    found = played(flow, policy=policy, tools=TOOLS, limits=Limits(100, whole))
+    found = played(flow, policy=policy, tools=TOOLS, max_prompt_tokens=whole)
     assert ended(found) == ("", "context_full")
     assert found.detail == "38 tokens, and a prompt may have 30"
     assert [prompt.token_ids for prompt in policy.prompts] == [(*b"u:why?", END, *b"a:")]
@@ -128,8 +128,8 @@ def test_a_prompt_that_the_engine_finds_too_long():
 
 def test_observations_are_cut_with_a_marker():
     text = "".join(map(str, range(200)))
-    flow, limits = React(**LINES, max_observation=64), Limits(1000, None)
-    found = played(flow, f"echo: {text}", "answer: a", tools=TOOLS, limits=limits)
+    flow = React(**LINES, max_observation=64)
+    found = played(flow, f"echo: {text}", "answer: a", tools=TOOLS, max_tokens=1000)
     seen = found.turns[1].observation
     assert seen == f"{text[:42]}\n[… 426 characters left out …]\n{text[-22:]}"
     assert f"-> {seen}".encode() in bytes(found.turns[2].prompt_token_ids)

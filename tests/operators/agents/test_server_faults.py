@@ -11,7 +11,7 @@ from fake_search import FakeSearch
 from fake_server import Trouble
 
 from rejuice.operators.agents.model import FrozenModel
-from rejuice.operators.agents.play import Limits, Play, TimeLimit, TrajectoryEnd
+from rejuice.operators.agents.play import Play, TrajectoryEnd
 from rejuice.operators.agents.toolbox import Toolbox
 from rejuice.operators.agents.tools.http_search import HttpSearch
 from rejuice.operators.agents.trajectory import Budgets, Task
@@ -35,8 +35,7 @@ async def ends(search, model, numbers):
             encode=None,
             toolbox=toolbox,
             models={"verifier": model},
-            limits=Limits(8, None),
-            time_limit=TimeLimit(600),
+            max_tokens=8,
             seed=0,
             index=0,
         )

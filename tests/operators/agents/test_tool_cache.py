@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from rejuice.operators import EngineError, RecipeError
 from rejuice.operators.agents.tool import Observation, Tool, ToolError
-from rejuice.operators.agents.toolbox import CachedTool, Toolbox, ToolCacheMode, cached, user_cache
+from rejuice.operators.agents.toolbox import CachedTool, Toolbox, ToolCacheMode, cached
 from rejuice.operators.agents.tools.calculator import Calculator
 
 CALLS: list[str] = []
@@ -223,8 +223,3 @@ def test_off_is_a_truth_value_in_yaml():
     ]
     with pytest.raises(ValueError, match="'off', 'read_write' or 'read_only'"):
         mode.validate_python(True)
-
-
-def test_the_cache_of_the_user(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert user_cache() == tmp_path / "rejuice" / "tools.answers"

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rejuice.operators.sandbox.calls import ProgramEndedError, decode, encode, judge
 from rejuice.operators.sandbox.grading import (
     AssertCase,
     BadTestsError,
@@ -13,8 +14,6 @@ from rejuice.operators.sandbox.grading import (
     Program,
     shared_sandbox,
 )
-from rejuice.operators.sandbox.judge import ProgramEndedError, judge
-from rejuice.operators.sandbox.plain_data import decode, encode
 from rejuice.operators.sandbox.run import SandboxLimits
 
 pytestmark = pytest.mark.slow

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.operators.sandbox.code_block import extract_code
+from rejuice.operators.sandbox.grading import extract_code
 
 CODE = "def f(x):\n    return x\n"
 

@@ -185,6 +185,8 @@ def test_a_function_that_breaks_a_limit(verdicts):
     assert verdicts("def f(x): return [0] * 10 ** 12", "assert f(3) == 9") == ["error"]
     assert verdicts("def f(x): return 'x' * 10 ** 7", "assert f(3) == 9") == ["output"]
     assert verdicts(head + "def f(x): os.kill(os.getpid(), 9)", "assert f(3) == 9") != ["passed"]
+    closed = "def f(x):\n    os.close(0)\n    import time; time.sleep(60)"
+    assert verdicts(head + closed, "assert f(3) == 9") == ["error"]
     looped = "def f(x):\n    x = []\n    x.append(x)\n    return x"
     assert verdicts(looped, "assert f(3) == 9") == ["error"]
 

@@ -305,7 +305,7 @@ def test_paths_of_tools_are_those_of_where_the_command_was_given(tmp_path, monke
     more = {"process": process, "custom_operator_paths": ["tool.py"]}
     run = prepare(load(write_recipe(tmp_path / "recipe.yaml", **more)), tmp_path / "run")
     monkeypatch.chdir("/")
-    notes = run.split.agents.open_tools()[0].tool.tool  # in processes, within its cache
+    notes = run.split.agents.open_tools()[0].tool.part  # in processes, within its cache
     assert (notes.path, notes.style) == (tmp_path / "notes.txt", "a.txt")
     assert run.split.agents.tool_cache_path == tmp_path / "cache.sqlite"
 

@@ -5,10 +5,9 @@ from played import ScriptedPolicy, played, task
 
 from rejuice.operators.agents import Tool
 from rejuice.operators.agents.flows.react import PastStep, React, messages
-from rejuice.operators.agents.play import Limits
 from rejuice.operators.agents.tools.calculator import Calculator
 
-WIDE = Limits(10_000, None)
+WIDE = 10_000
 
 
 class Search(Tool):
@@ -30,7 +29,7 @@ def test_lines_are_the_question_and_what_happened():
     about = task("How much are 8?", documents={"apples": "apples are 46"})
     found = played(
         React(format="lines"), policy=policy, about=about, tools=(Search(), Calculator()),
-        limits=WIDE,
+        max_tokens=WIDE,
     )  # fmt: skip
     assert found.response == "368"
     first = "How much are 8?\nsearch: apples\n-> apples are 46"
@@ -60,7 +59,7 @@ def test_json_lists_the_tools_and_keeps_what_was_thought():
         f"<think>Hm.</think>I need a product. {call} Observation: 7", "368.", '{"answer": 368}'
     )
     flow = React()
-    found = played(flow, policy=policy, tools=[Calculator()], limits=WIDE)
+    found = played(flow, policy=policy, tools=[Calculator()], max_tokens=WIDE)
     assert found.response == "368"
     (system, instructions), (user, question) = seen(policy)[0]
     assert (system, user, question) == ("system", "user", "why?")

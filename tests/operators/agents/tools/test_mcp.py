@@ -200,34 +200,25 @@ BAD_TOOL = "mcp: {}: the tool {}; leave it out by `allow`, or correct the server
 
 @slow
 def test_what_is_wrong_with_a_server_is_one_line_before_anything_is_sampled():
-    outside = {"type": "object", "properties": {"to": {"$ref": "file:///etc/hostname"}}}
-    for fault, schema, error, found in [
-        ("endless_pages", None, EngineError, "it has more than 100 pages"),
-        ("same_cursor", None, EngineError, "it has more than 100 pages"),
-        ("tools_of_wrong_type", None, EngineError, "tools: Input should be a valid list"),
-        ("no_list", None, EngineError, "no answer in 0.5 s"),
-        ("same_name", None, RecipeError, "'act' is there twice"),
-        ("escape_in_name", None, RecipeError,
+    for fault, error, found in [
+        ("endless_pages", EngineError, "it has more than 100 pages"),
+        ("same_cursor", EngineError, "it has more than 100 pages"),
+        ("tools_of_wrong_type", EngineError, "tools: Input should be a valid list"),
+        ("no_list", EngineError, "no answer in 0.5 s"),
+        ("same_name", RecipeError, "'act' is there twice"),
+        ("escape_in_name", RecipeError,
          r"'act\x1b[31m' has a name that is not 1 to 128 printable letters"),
-        ("long_description", None, RecipeError,
+        ("long_description", RecipeError,
          "'act' has a description and a schema of 1,024 KiB, more than 128"),
-        ("fine", outside, RecipeError, "'act' has a bad schema of its arguments: $ref leads to "
-         "nothing in it: 'file:///etc/hostname'"),
     ]:  # fmt: skip
         allow = ("act",) if fault == "same_name" else None
         start_s = 0.5 if fault == "no_list" else 60
-        tool = hostile(fault, schema, start_s=start_s, allow=allow)
+        tool = hostile(fault, start_s=start_s, allow=allow)
         with pytest.raises(error) as caught:
             tool.preflight()
         server = " ".join(tool.command)[:128]
         expected = NO_LIST.format(found) if error is EngineError else BAD_TOOL.format(server, found)
         assert str(caught.value) == expected, fault
-
-
-@slow
-def test_a_tool_with_a_bad_schema_may_be_left_out():
-    bad = {"type": "object", "properties": {"a": {"type": "int"}}}
-    assert calls(hostile("fine", bad, allow=())) == []
 
 
 @slow
