@@ -69,7 +69,6 @@ _MAY_BE_AN_ERROR = ("bad_response", "too_few_samples")
 _MAY_PASS = (RetryClass.OVERLOADED, RetryClass.SERVER_FAILED)
 _CONNECT_S = 30.0  # seconds that a connection may take
 _LIST_S = 10.0  # seconds that a list of models may take, which takes milliseconds
-_DOWN_S = 5.0  # seconds that a server is asked nothing after it has answered nobody
 _PROBE_S = 60.0  # seconds after which no probe begins
 _SHORTEST_S = 1.0  # seconds that any answer may take
 _PAUSED = "the server asked for a pause after other requests, and again"
@@ -135,9 +134,10 @@ class OpenAIClient:
         self._slots = asyncio.Semaphore(options.concurrency)
         self._failing_since: float | None = None  # no usable answer since
         self._answered = -inf  # when there was a usable answer last
-        self._down_line, self._down_until = "", -inf  # why and until when none is asked for
+        self._down: ServerDownError | None = None  # It has answered nobody, and no trial since.
+        self._trial = asyncio.Lock()
         self._rates = Rates(options)
-        self._endpoints = Endpoints(options, clock, self._is_there)
+        self._endpoints = Endpoints(options, clock, self._why_not_reached)
         self.name = self._endpoints.name
 
     async def __aenter__(self) -> Self:
@@ -146,7 +146,6 @@ class OpenAIClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._endpoints.close()
         await self._session.close()
 
     async def answer(
@@ -158,7 +157,8 @@ class OpenAIClient:
         """The server's answer, after as many attempts as it needs, each where least is in flight.
 
         Once its attempts are used up, the request has failed if the server has meanwhile answered
-        another request or answers the probe; otherwise the server has failed.
+        another request or answers the probe; otherwise the server has failed. Then one probe of the
+        next requests is its trial, for which the others wait: they pass, or fail as it does.
 
         Args:
             request: what to send.
@@ -173,9 +173,8 @@ class OpenAIClient:
         """
         failed = Counter[str]() if failed_attempts is None else failed_attempts
         async with self._slots:
+            await self._pass_trial(probe or request, failed)
             start = self._clock()
-            if start < self._down_until:  # Not every request has to find that out.
-                raise ServerDownError(self._down_line)
             call = _RetriedRequest(request, self._options, self._clock, failed)
             try:
                 return await self._attempts(call)
@@ -191,8 +190,18 @@ class OpenAIClient:
                 found = f"{self.name} {answers}: {error.reason}, {error.line}"
                 if refused:
                     raise EngineError(found) from None
-                self._down_line, self._down_until = found, self._clock() + _DOWN_S
-                raise ServerDownError(found) from None
+                self._down = ServerDownError(found)
+                raise self._down from None
+
+    async def _pass_trial(self, probe: Request[Any], failed: Counter[str]) -> None:
+        """Return at once, unless the server is down: then after a trial that it has passed."""
+        if (down := self._down) is None:
+            return
+        async with self._trial:
+            if self._down is down and not await self._answers_probe(probe, failed):
+                self._down = ServerDownError(down.found)  # For those who wait for this trial.
+        if self._down is not None:
+            raise self._down
 
     async def check(self, model: str | None) -> None:
         start, patience_s = self._clock(), self._options.patience_s
@@ -210,7 +219,7 @@ class OpenAIClient:
                 down = {base: why for base, why in zip(bases, reasons, strict=True) if why}
                 if len(down) == len(reasons):
                     waited_s = min(self._clock() - start, patience_s)
-                    self._endpoints.waits.report(", ".join(down.values()), waited_s, patience_s)
+                    self._endpoints.report_wait(", ".join(down.values()), waited_s, patience_s)
                     raise server_down(down, patience_s)
         for base, why in down.items():
             error = server_down({base: why}, 0)
@@ -242,7 +251,7 @@ class OpenAIClient:
                 found = await self._exchange(at, call, admission)
             except _UnreachableError as error:
                 admission.tokens = 0
-                self._endpoints.set_aside(at, str(error))
+                self._endpoints.not_reached(at, str(error))
                 continue
             except AttemptError as error:
                 if error.retry_class is RetryClass.OVERLOADED:
@@ -253,13 +262,13 @@ class OpenAIClient:
                     now, give_up_s = self._clock(), self._options.give_up_s
                     self._failing_since = self._failing_since or now
                     waited_s = now - self._failing_since
-                    self._endpoints.waits.report(error.detail, waited_s, give_up_s)
+                    self._endpoints.report_wait(error.detail, waited_s, give_up_s)
                 raise
             finally:
                 at.in_flight -= 1
             self._endpoints.answered(at)
             self._answered, self._failing_since = self._clock(), None
-            self._down_until = -inf
+            self._down = None
             return found
 
     async def _admitted(self, call: _RetriedRequest[T]) -> tuple[Endpoint, Admission]:
@@ -351,19 +360,17 @@ class OpenAIClient:
                 redact(got.headers.get("Location", "")),
             )
 
-    async def _is_there(self, at: Endpoint) -> bool:
-        """Whether it can be reached, whatever it answers: requests find out what is wrong."""
+    async def _why_not_reached(self, at: Endpoint) -> str:
+        """Why it cannot be reached; empty: it can, and requests find out what is wrong."""
         try:
             await self._send(at, "GET", probed_url(at.base, self._options), None, _LIST_S)
         except _UnreachableError as error:
-            self._endpoints.set_aside(at, str(error))
-            return False
+            return str(error)
         except AttemptError as error:  # It has not answered in time.
-            self._endpoints.set_aside(at, error.detail)
-            return False
-        except EngineError:  # The next request reports what is wrong with it.
+            return error.detail
+        except EngineError:  # The next request reports it.
             pass
-        return True
+        return ""
 
     async def _look_at(self, at: Endpoint, model: str | None) -> str:
         """Check that an address is up and has a model; why it is not up, or empty."""
