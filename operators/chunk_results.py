@@ -53,15 +53,9 @@ _MOST_KNOWN = 8192
 def results_of_chunks(
     chunks: Iterator[RowsOfChunk], items_of: ItemsOf[T, R], compute: ResultsOf[T, R]
 ) -> Iterator[tuple[int, RowsOfChunk, R]]:
-    """Yield the result of each row, as they finish; of one call of the engine as a rule.
-
-    Yields:
-        The number of a table, from 0, the table with some rows, and the result that they have.
-
-    Raises:
-        Exception: what `chunks` or `items_of` raised, after the results of all items before it:
-            they may have been paid for.
-    """
+    """The number of a table, from 0, the table with some rows, and the result that they have, as
+    they finish; of one call of the engine as a rule. What `chunks` or `items_of` raises comes after
+    the results of all items before it: they may have been paid for."""
     items = _Items(chunks, items_of)
     while not items.exhausted:
         unfinished = items.for_one_call()

@@ -220,7 +220,6 @@ class RewardModelMapper(ScoringMapper):
                     yield self._request(shown._replace(label=label or ""))
 
     def _shown(self, prompt: Any, response: str) -> RewardInput | ScoringOutcome:
-        """Return what the model is shown of a row, or the outcome that is known without it."""
         name = self._tokenizer_name()
         if isinstance(prompt, str):
             text = prompt + response

@@ -84,7 +84,6 @@ class VerdictRecheckMapper(Operator):
         return Change({"recheck": recheck}, notes=_notes(verdicts, recheck))
 
     def _recheck(self, graded: Sequence[_Graded]) -> list[Slug | None]:
-        """Return the verdict of math-verify on each, None if it is not checked."""
         found: dict[_Graded, Slug] = {}
         gradable = list[_Graded]()
         for each in dict.fromkeys(graded):
@@ -105,14 +104,11 @@ class VerdictRecheckMapper(Operator):
 
 
 class _Graded(NamedTuple):
-    """A response with a verdict."""
-
     response: str
     answer: str
     reference: str
 
     def text(self) -> str:
-        """Return the text to pass to math-verify."""
         bare = self.response.strip() == self.answer
         return f"${self.answer}$" if bare else self.response
 

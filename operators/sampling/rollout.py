@@ -49,7 +49,6 @@ _CHAT = ({"role": "user", "content": "Hi"},)
 
 
 def opened_thought(folder: str, kwargs: Mapping[str, Any]) -> str | None:
-    """Return the tag that opens a thought at the end of every prompt; None if there is none."""
     template = _template(Path(folder)) if Path(folder).is_dir() else None
     if template is None or not any(opens in template for opens, _ in TAGS):
         return None
@@ -108,8 +107,6 @@ TOKEN_BYTES = 6
 
 
 class Sampled(Protocol):
-    """What was sampled for one prompt, by its origin: a group of samples, or of trajectories."""
-
     @property
     def policy(self) -> str: ...
     @property
@@ -249,7 +246,6 @@ class RolloutMapper(ResumableOperator):
     def prompts_of(
         self, table: pa.Table, rows: Sequence[int]
     ) -> Iterator[tuple[int, Prompt | Failure]]:
-        """The prompt of each of these rows, or why there is none."""
         repeated_N = Groups.of(table).position() > 0
         seeds_N = prompt_seeds(table["prompt_id"], self.seed)
         chosen = table["prompt"].take(pa.array(rows, pa.int64())).to_pylist()
@@ -307,5 +303,4 @@ class RolloutMapper(ResumableOperator):
 
 
 def column_of(name: str, values: Iterable[Any]) -> dict[str, pa.Array]:
-    """Return a column of the row contract, by its name."""
     return {name: pa.array(list(values), ROW_CONTRACT[name])}

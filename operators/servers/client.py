@@ -83,8 +83,6 @@ class _UnreachableError(Exception):
 
 @dataclass(frozen=True)
 class Request(Generic[T]):
-    """One request to a server."""
-
     url: Callable[[str], str]  # address to send it to, from that of the server
     # the JSON, with the name of the `model` where there is one; None: it gets, and posts nothing
     body: Mapping[str, Any] | None
@@ -113,10 +111,7 @@ class OpenAIClient:
     """Connections to one server, or to several alike, and their recent state; for one event loop.
 
     No more than `concurrency` requests are under way at a time. `key` is that of the server where
-    no environment variable has it; empty: none is sent.
-
-    Raises:
-        EngineError: the environment variable named for the key is not set.
+    no environment variable has it.
     """
 
     _session: aiohttp.ClientSession
@@ -156,20 +151,12 @@ class OpenAIClient:
     ) -> T:
         """The server's answer, after as many attempts as it needs, each where least is in flight.
 
-        Once its attempts are used up, the request has failed if the server has meanwhile answered
-        another request or answers the probe; otherwise the server has failed. Then one probe of the
-        next requests is its trial, for which the others wait: they pass, or fail as it does.
-
-        Args:
-            request: what to send.
-            probe: a short request of the same kind; None: the request has failed in any case.
-            failed_attempts: where they are counted, by reason.
-
-        Raises:
-            AttemptError: the request has failed; that of its last attempt.
-            ServerDownError: the server answers no request.
-            EngineError: the server would never answer: the address, the model, the key or
-                something that all requests have in common is wrong.
+        Once its attempts are used up, the request has failed (an AttemptError) if it has no
+        `probe`, a short request of the same kind, or if the server has meanwhile answered another
+        request or answers the probe. Otherwise the server has failed: a ServerDownError, or an
+        EngineError if it refuses all requests. Then one probe of the next requests is its trial,
+        for which the others wait: they pass, or fail as it does. `failed_attempts` counts by
+        reason.
         """
         failed = Counter[str]() if failed_attempts is None else failed_attempts
         async with self._slots:
@@ -341,7 +328,6 @@ class OpenAIClient:
     async def _exchange_http(
         self, method: str, url: str, body: Mapping[str, Any] | None, timeout_s: float
     ) -> HttpResponse:
-        """One request and its response, without any handling of errors."""
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=_CONNECT_S)
         async with self._session.request(
             method, url, json=body, allow_redirects=False, timeout=timeout
@@ -486,7 +472,7 @@ _open = WeakKeyDictionary()
 
 
 async def shared_client(options: ServerOptions) -> OpenAIClient:
-    """The client of this event loop for a server, which is opened if it is not open."""
+    """The client of this event loop for a server."""
     own, options = _open.setdefault(asyncio.get_running_loop(), {}), _plain(options)
     if options not in own:
         # Kept before it is open, which takes no time: nobody else can open another meanwhile.
@@ -496,7 +482,6 @@ async def shared_client(options: ServerOptions) -> OpenAIClient:
 
 
 async def close_shared_client(options: ServerOptions) -> None:
-    """Close the client of this event loop for a server, if it is open."""
     found = _open.get(asyncio.get_running_loop(), {}).pop(_plain(options), None)
     if found:
         await found.__aexit__()

@@ -37,7 +37,6 @@ class ServerDownError(EngineError):
 
 
 def server_down(reasons: Mapping[str, str], waited_s: float) -> ServerDownError:
-    """The error about addresses, each with the reason why it cannot be used."""
     waited = f" for {waited_s:g} s" if waited_s else ""
     if len(reasons) == 1:
         ((base, reason),) = reasons.items()
@@ -132,12 +131,10 @@ class Endpoints:
                     self._use_again(endpoint)
 
     def answered(self, endpoint: Endpoint) -> None:
-        """Note an answer that shows that it works."""
         endpoint.failures = 0
         self._use_again(endpoint)
 
     def failed(self, endpoint: Endpoint, error: AttemptError) -> None:
-        """Note an attempt without a usable answer."""
         if error.retry_class is RetryClass.REFUSED:
             self.answered(endpoint)  # It works: it is the request that it does not like.
         elif endpoint.rests_until <= self._clock():  # Not one under way when another failed.
@@ -151,7 +148,6 @@ class Endpoints:
                 endpoint.rests_until = self._clock() + pause_s
 
     def not_reached(self, endpoint: Endpoint, reason: str) -> None:
-        """Note that an address cannot be reached."""
         now, endpoint.reason = self._clock(), reason
         if endpoint.down_since is None:
             endpoint.down_since = now
@@ -205,8 +201,6 @@ class _UsageBody(BaseModel):
 
 @dataclass(eq=False)
 class Admission:
-    """A request that may be sent."""
-
     at: float  # when it was admitted, in seconds of the event loop
     tokens: int  # that count for it, for a minute
 

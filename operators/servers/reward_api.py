@@ -66,7 +66,6 @@ def reward_url(base: str, api: RewardApi) -> str:
 
 
 def reward_body(api: RewardApi, model: str, shown: RewardInput) -> dict[str, Any]:
-    """The body of a request."""
     ids = shown.token_ids
     if api == "openrlhf":
         asked: dict[str, Any] = {"query": [shown.text], "prompts": [shown.prompt]}
@@ -93,12 +92,9 @@ def reward_request(
 
 
 def read_reward(body: bytes, api: RewardApi, label: int | None = None) -> ScorerAnswer:
-    """The outputs of the model in an answer, as a JSON list: `reward_in` reads it.
-
-    Raises:
-        AttemptError: it is not the answer about one row, or has more outputs than the one that is
-            wanted, and `label` does not say which.
-    """
+    """The outputs of the model in an answer, as a JSON list, which `reward_in` reads; an
+    AttemptError if it is not about one row, or has several outputs, and `label` does not say which
+    counts."""
     results, tokens = _results(body, api)
     if len(results) != 1 or not results[0]:
         raise bad_response(f"{len(results)} results with a number for one response")

@@ -27,8 +27,6 @@ _PLAIN = Dialect()
 
 
 class AnswerToken(NamedTuple):
-    """A token of an answer."""
-
     text: str  # as the server decodes it
     # the most probable tokens at its position, including itself, with their log-probabilities;
     # empty if the token contains no digit, because only those are used
@@ -138,15 +136,11 @@ _ONE_DIGIT = re.compile(r"[^0-9]*([0-9])[^0-9]*")
 
 
 class MalformedError(Exception):
-    """A verdict that does not have the requested form."""
-
     def __init__(self, why: str, text: str) -> None:
         super().__init__(f"{why}: {' '.join(text.split())[:200] or 'empty'}")
 
 
 class VerdictForm(NamedTuple):
-    """What a verdict says of each name."""
-
     read: Callable[[Any], float | None]  # None: it does not say that
     right: str  # such as "true or false"
     within: str = ""  # the field whose object has the names; empty: the verdict itself has them
@@ -184,22 +178,15 @@ def read_verdict(
 ) -> tuple[float, ...]:
     """What the last JSON object that has one of the names says of each of them, in that form.
 
-    Text around it does not matter, nor do further fields. What the scorer thinks before, up to
-    `</think>`, is no part of the answer.
+    Text around it does not matter, nor do further fields, nor what stands before `</think>`. An
+    `expected` score is the mean of the scores from 1 to 5, weighted by their probabilities. A
+    MalformedError where there is no such object, it lacks a name, or another object says something
+    else: it may be a quotation of what is judged.
 
-    Args:
-        expected: return the mean of the scores from 1 to 5, weighted by their probabilities,
-            instead of the sampled score.
-
-    Raises:
-        MalformedError: there is no such object, it does not say that of each name, or another
-            object says something else: it may be a quotation of what is judged.
-
-    Example:
-        >>> read_verdict(ScorerAnswer('{"accuracy": 4}', "stop"), ["accuracy"])
-        (4.0,)
-        >>> read_verdict(ScorerAnswer('Same. {"correct": true}', "stop"), ["correct"], DECISION)
-        (1.0,)
+    >>> read_verdict(ScorerAnswer('{"accuracy": 4}', "stop"), ["accuracy"])
+    (4.0,)
+    >>> read_verdict(ScorerAnswer('Same. {"correct": true}', "stop"), ["correct"], DECISION)
+    (1.0,)
     """
     if answer.finish_reason == "length":
         raise MalformedError("it is truncated at max_tokens", answer.text)

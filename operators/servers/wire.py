@@ -31,7 +31,7 @@ _LONGEST_KIND = 40  # characters of one that is not known
 
 
 class ChatMessage(BaseModel):
-    """The message of a choice in a chat completion."""
+    """The message of a choice in a chat completion, in whatever fields the server has put it."""
 
     # its text, without what the server gives apart from it; empty where the model wrote none, None
     # where there is no message or only tool calls
@@ -192,8 +192,6 @@ class AttemptError(Exception):
 
 
 class HttpResponse(NamedTuple):
-    """A response by HTTP."""
-
     status: int
     body: bytes
     retry_after: str = ""
@@ -212,13 +210,8 @@ def endpoint(base: str, api: Api) -> str:
 
 
 def check_status(response: HttpResponse, base: str) -> None:
-    """Pass a response with status 200.
-
-    Raises:
-        AttemptError: another attempt or another prompt may succeed.
-        EngineError: no attempt can succeed; the address or the key is wrong, or the key has no
-            credit left.
-    """
+    """Pass a response with status 200. An AttemptError may pass with another attempt or prompt; an
+    EngineError never does: the address or the key is wrong, or has no credit left."""
     status = response.status
     if status == 200:
         return
@@ -268,7 +261,6 @@ def _error(status: int | None, body: bytes, base: str, message: str) -> AttemptE
 def model_not_found(
     model: str, url: str, models: HttpResponse, hint: str, place: str = ""
 ) -> EngineError:
-    """The error to raise if posting to `url` gives 404."""
     server = f"the server {place}" if place else "the server"
     known = served_models(models)
     if not known:
@@ -340,15 +332,11 @@ def _seconds(retry_after: str) -> float:
 
 
 class ChatChoice(BaseModel):
-    """A choice in a chat completion."""
-
     message: ChatMessage
     finish_reason: str | None = None
 
 
 class ChatCompletion(BaseModel, Generic[ChoiceT]):
-    """A chat completion."""
-
     choices: list[ChoiceT]
 
     def the_choice(self, dialect: Dialect = _PLAIN) -> ChoiceT:
@@ -372,19 +360,12 @@ class ReportedUsage(BaseModel):
 
 
 class LogProb(BaseModel):
-    """The log-probability of a token."""
-
     logprob: FiniteFloat
 
 
 def parse_body(kind: type[WireModel], body: bytes) -> WireModel:
-    """The body of an answer, as a model of that kind.
-
-    Half a pair of surrogates, as of an emoji that was cut, is a `?` in it.
-
-    Raises:
-        AttemptError: the body is something else.
-    """
+    """The body of an answer as a model of that kind, or an AttemptError. Half a pair of surrogates,
+    as of an emoji that was cut, is a `?` in it."""
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
@@ -408,7 +389,6 @@ def check_not_refused(refusal: str | None, finish_reason: str | None) -> None:
 
 
 def bad_response(detail: str, right: str = "") -> AttemptError:
-    """The error to raise if an answer is not what was requested."""
     return AttemptError("bad_response", detail, RetryClass.BAD_ANSWER, right=right)
 
 

@@ -31,8 +31,6 @@ from .tokens import Text, blocks, shingles, tokens_of
 
 
 class TextBatch(NamedTuple):
-    """Texts that go through the model together."""
-
     rows: list[int]  # their places among the texts of the call
     length: int  # in tokens, to which each is padded
     copies: int = 0  # of the first text, which fill the batch up
@@ -74,9 +72,8 @@ def of_similar_length(lengths_N: Array, longest: int) -> Iterator[TextBatch]:
     `TOKEN_BUDGET` tokens, and before a text that would be padded by more than a third of its
     length: a launch more costs less than that.
 
-    Example:
-        >>> [batch.rows for batch in of_similar_length(np.array([9, 100, 10, 90]), 512)]
-        [[1, 3], [2, 0]]
+    >>> [batch.rows for batch in of_similar_length(np.array([9, 100, 10, 90]), 512)]
+    [[1, 3], [2, 0]]
     """
     order = np.argsort(-lengths_N, kind="stable").tolist()
     rows, length = list[int](), 0
@@ -116,12 +113,8 @@ class ModelOptions(NamedTuple):
 
 
 def load_model(options: ModelOptions) -> Any:
-    """A `SentenceTransformer` in evaluation mode.
-
-    Raises:
-        RecipeError: the library or the model is missing, or the model that was loaded is not the
-            one that its files or the options describe.
-    """
+    """A `SentenceTransformer` in evaluation mode; a RecipeError if the library or the model is
+    missing, or the model is not the one that its files or the options describe."""
     _check_installed()
     import torch
     from sentence_transformers import SentenceTransformer
@@ -181,11 +174,9 @@ def _set_pooling(loaded: Any, options: ModelOptions) -> None:
 
 
 def _end_with_eos(loaded: Any, options: ModelOptions) -> None:
-    """Append the EOS token where it is wanted and the tokenizer does not do it by itself.
-
+    """Append the EOS token where it is wanted and the tokenizer does not do it by itself:
     transformers ignores `add_eos_token` of a tokenizer_config.json that has a tokenizer.json beside
-    it, as that of GTE-Qwen2, whose own tokenizer class would append it.
-    """
+    it."""
     from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
     tokenizer = loaded.tokenizer
@@ -232,11 +223,9 @@ def _check_attention(loaded: Any, options: ModelOptions) -> None:
 
 
 def attention_kinds(loaded: Any) -> set[AttentionKind]:
-    """The kinds of attention that the model computes, without padding and with it.
-
-    A text whose last token is changed leaves the vectors of the tokens before it as they were, to
-    the bit, if and only if these do not see it.
-    """
+    """What the model computes, without padding and with it: a text whose last token is changed
+    leaves the vectors of the tokens before it as they were, to the bit, only if they do not see
+    it."""
     ids: list[int] = loaded.tokenizer(_PROBE)["input_ids"]
     other = next(token for token in ids if token != ids[-1])
     found = set[AttentionKind]()
@@ -353,8 +342,6 @@ Backend = Literal["hashed_ngram", "sentence_transformers"]
 
 
 class EmbeddingFields(Config):
-    """The fields of operators that embed responses."""
-
     backend: Backend = "hashed_ngram"
     """`hashed_ngram` compares wording and needs no weights; `sentence_transformers` runs `model`
     and compares meaning. What they compute is on different scales."""
@@ -402,11 +389,7 @@ class EmbeddingFields(Config):
             _check_installed()
 
     def embedder(self) -> Embedder:
-        """The embedder of these fields; one per process, so that the model stays loaded.
-
-        Raises:
-            RecipeError: the library or the model is missing, or it is not what its files describe.
-        """
+        """One per process, so that the model stays loaded; errors are those of `load_model`."""
         if self.backend == "hashed_ngram":
             return hashed_ngram
         with _loading:  # Otherwise each worker thread would load the model.
@@ -435,11 +418,8 @@ _BLOCK_ROWS = 8192
 def group_grams(
     texts: pa.Array, groups: Groups, used_N: Array, embed: Embedder
 ) -> Iterator[GroupGrams]:
-    """Cosines of the texts of each group, for all groups of a size at once.
-
-    Raises:
-        OperatorError: a vector is zero or not finite.
-    """
+    """Cosines of the texts of each group, for all groups of a size at once; an OperatorError where
+    a vector is zero or not finite."""
     rows_R = np.flatnonzero(used_N)
     sizes_G = groups.sum(used_N)
     sizes_G = sizes_G[sizes_G > 0]
@@ -470,7 +450,7 @@ def _unit(vectors: Array) -> Array:
 
 
 def usable_texts(texts: pa.Array) -> Array:
-    """Return which texts are neither null nor blank, bool[N]."""
+    """Which texts are neither null nor blank, bool[N]."""
     return np.asarray(pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(texts), ""), False))
 
 
@@ -481,16 +461,13 @@ def hashed_ngram(texts: Sequence[str]) -> Array:
     """Embed texts by their words and pairs of neighbouring words, float32[N, DIMENSIONS].
 
     Each word and pair is hashed to one dimension and a sign, so that unrelated texts have cosine
-    0 on average, with a standard deviation of 0.03 (Weinberger et al., Feature hashing for large
-    scale multitask learning, https://arxiv.org/abs/0902.2206). Counts enter as their square
-    roots. There is no inverse document frequency, which would make a vector depend on the other
-    texts in the chunk.
+    0 on average, with a standard deviation of 0.03 (https://arxiv.org/abs/0902.2206). Counts enter
+    as their square roots. An inverse document frequency would make a vector depend on other texts.
     T tokens give 2 T - 1 features, an odd number, so they never cancel to the zero vector.
 
-    Example:
-        >>> vectors = hashed_ngram(["the answer is 4", "The answer is 4", "no idea"])
-        >>> (vectors[:2] @ vectors.T > 0.9).tolist()
-        [[True, True, False], [True, True, False]]
+    >>> vectors = hashed_ngram(["the answer is 4", "The answer is 4", "no idea"])
+    >>> (vectors[:2] @ vectors.T > 0.9).tolist()
+    [[True, True, False], [True, True, False]]
     """
     parts = [_hashed_block(text) for text in blocks(pa.array(texts, pa.large_string()))]
     return np.concatenate(parts) if parts else np.zeros((0, DIMENSIONS), np.float32)
