@@ -246,6 +246,7 @@ class RolloutMapper(ResumableOperator):
     def prompts_of(
         self, table: pa.Table, rows: Sequence[int]
     ) -> Iterator[tuple[int, Prompt | Failure]]:
+        """The prompt of each of these rows, or why there is none."""
         repeated_N = Groups.of(table).position() > 0
         seeds_N = prompt_seeds(table["prompt_id"], self.seed)
         chosen = table["prompt"].take(pa.array(rows, pa.int64())).to_pylist()
