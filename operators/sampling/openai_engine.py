@@ -29,7 +29,7 @@ from ..servers.wire import (
     Api,
     AttemptError,
     ChatMessage,
-    LogProb,
+    LogProbs,
     RetryClass,
     advice,
     bad_response,
@@ -92,11 +92,10 @@ _TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 """No vocabulary is larger, and tables keep token ids in 32 bits."""
 
 
-class _SampleLogProbs(BaseModel):
+class _SampleLogProbs(LogProbs):
     """`token_logprobs` of `completions`, `content` of the other two APIs."""
 
     token_logprobs: list[FiniteFloat] | None = None
-    content: list[LogProb] | None = None
 
 
 class _WeightSpan(BaseModel):

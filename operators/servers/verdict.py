@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import TypeAdapter
 
 from ..chats import answer_part
 from ..columns import component, component_columns
 from ..groups import Array
 from ..operator import Columns
 from .options import Dialect
-from .wire import ChatChoice, ChatCompletion, LogProb, ReportedUsage, parse_body
+from .wire import ChatCompletion, ReportedUsage, TokenLogProb, parse_body
 
 # --- A scorer's answer, as the server sends it and as the cache stores it -------------
 
@@ -49,29 +49,9 @@ STORED_ANSWER = TypeAdapter(ScorerAnswer)
 """As JSON, in caches."""
 
 
-class _TokenLogProb(LogProb):
-    token: str
-
-
-class _ScoredToken(_TokenLogProb):
-    top_logprobs: list[_TokenLogProb] = Field(default_factory=list)
-
-
-class _ScorerLogProbs(BaseModel):
-    content: list[_ScoredToken] | None = None
-
-
-class _ScorerChoice(ChatChoice):
-    logprobs: _ScorerLogProbs | None = None
-
-
-class _ScorerCompletion(ChatCompletion[_ScorerChoice]):
-    usage: ReportedUsage | None = None
-
-
 def read_answer(body: bytes, dialect: Dialect = _PLAIN) -> ScorerAnswer:
     """The answer in the body of a chat completion; an AttemptError if there is no usable one."""
-    completion = parse_body(_ScorerCompletion, body)
+    completion = parse_body(ChatCompletion, body)
     choice, usage = completion.the_choice(dialect), completion.usage or ReportedUsage()
     content = None if choice.logprobs is None else choice.logprobs.content
     return ScorerAnswer(
@@ -84,7 +64,7 @@ def read_answer(body: bytes, dialect: Dialect = _PLAIN) -> ScorerAnswer:
     )
 
 
-def _token(each: _ScoredToken) -> AnswerToken:
+def _token(each: TokenLogProb) -> AnswerToken:
     if not _DIGIT.search(each.token):
         return AnswerToken(each.token, ())
     top = {other.token: other.logprob for other in each.top_logprobs}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from enum import Enum
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import BaseModel, FiniteFloat, ValidationError, model_validator
 
@@ -125,7 +125,6 @@ def _calls(tool_calls: Any) -> Iterator[str]:
 # --- Answers, and what an error means -------------------------------------------------
 
 WireModel = TypeVar("WireModel", bound=BaseModel)
-ChoiceT = TypeVar("ChoiceT", bound="ChatChoice")
 _BUSY = frozenset({408, 425, 429})
 _UNSUPPORTED = frozenset({501, 505})  # Not implemented, and the like: retrying cannot help.
 _REFUSED = frozenset({400, 413, 414, 422, 451})
@@ -331,15 +330,34 @@ def _seconds(retry_after: str) -> float:
         return 0.0
 
 
+class ReportedUsage(BaseModel):
+    """What a server reports to have used for a request."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class TokenLogProb(BaseModel):
+    token: str = ""
+    logprob: FiniteFloat
+    top_logprobs: tuple[TokenLogProb, ...] = ()
+
+
+class LogProbs(BaseModel):
+    content: list[TokenLogProb] | None = None
+
+
 class ChatChoice(BaseModel):
     message: ChatMessage
     finish_reason: str | None = None
+    logprobs: LogProbs | None = None
 
 
-class ChatCompletion(BaseModel, Generic[ChoiceT]):
-    choices: list[ChoiceT]
+class ChatCompletion(BaseModel):
+    choices: list[ChatChoice]
+    usage: ReportedUsage | None = None
 
-    def the_choice(self, dialect: Dialect = _PLAIN) -> ChoiceT:
+    def the_choice(self, dialect: Dialect = _PLAIN) -> ChatChoice:
         """Its only choice, which ended by itself (`stop`) or was cut off (`length`); an
         AttemptError if there is no such choice, or the model refuses to answer."""
         if len(self.choices) != 1:
@@ -350,17 +368,6 @@ class ChatCompletion(BaseModel, Generic[ChoiceT]):
         if ending not in ENDINGS:
             raise unknown_ending("it", choice.finish_reason)
         return choice.model_copy(update={"finish_reason": ending})
-
-
-class ReportedUsage(BaseModel):
-    """What a server reports to have used for a request."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-
-class LogProb(BaseModel):
-    logprob: FiniteFloat
 
 
 def parse_body(kind: type[WireModel], body: bytes) -> WireModel:

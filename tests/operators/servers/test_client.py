@@ -26,7 +26,7 @@ from rejuice.operators.servers.client import OpenAIClient, Request
 from rejuice.operators.servers.concurrency import run_concurrently
 from rejuice.operators.servers.endpoints import ServerDownError
 from rejuice.operators.servers.options import DialectServer, ServerOptions
-from rejuice.operators.servers.wire import AttemptError, ChatChoice, ChatCompletion, parse_body
+from rejuice.operators.servers.wire import AttemptError, ChatCompletion, parse_body
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
@@ -115,7 +115,7 @@ def request(number, way=POST, model="m"):
 
 
 def read(body):
-    return parse_body(ChatCompletion[ChatChoice], body).the_choice().message.content
+    return parse_body(ChatCompletion, body).the_choice().message.content
 
 
 def open_client(server, patch, **options):
