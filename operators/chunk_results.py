@@ -53,67 +53,47 @@ _MOST_KNOWN = 8192
 def results_of_chunks(
     chunks: Iterator[RowsOfChunk], items_of: ItemsOf[T, R], compute: ResultsOf[T, R]
 ) -> Iterator[tuple[int, RowsOfChunk, R]]:
-    """Yield the result of each row, as they finish; of one call of the engine as a rule.
+    """The number of a table, from 0, the table with some rows, and the result that they have, as
+    they finish; of one call of the engine as a rule. What `chunks` or `items_of` raises comes after
+    the results of all items before it: they may have been paid for."""
+    known = deque[tuple[int, RowsOfChunk, R]]()
+    under_way = dict[int, tuple[int, RowsOfChunk]]()  # by index in the call of the engine
+    errors, exhausted = list[Exception](), False
+    left = (
+        (number, RowsOfChunk(chunk.table, each.rows), each)
+        for number, chunk in enumerate(chunks)
+        for each in items_of(*chunk)
+    )
 
-    Yields:
-        The number of a table, from 0, the table with some rows, and the result that they have.
-
-    Raises:
-        Exception: what `chunks` or `items_of` raised, after the results of all items before it:
-            they may have been paid for.
-    """
-    items = _Items(chunks, items_of)
-    while not items.exhausted:
-        unfinished = items.for_one_call()
-        first = next(unfinished, None)
-        yield from items.take_known()
-        if first is not None:  # Otherwise no engine is needed, nor opened.
-            for index, result in compute(chain([first], unfinished)):
-                yield *items.under_way.pop(index), result
-                yield from items.take_known()
-        yield from items.take_known()
-    if items.error is not None:
-        raise items.error
-
-
-class _Items(Generic[T, R]):
-    """The items of tables, one table after the other.
-
-    Attributes:
-        under_way: of items that were taken, by their index in the call: number of the table, rows.
-        exhausted: whether there are no more.
-        error: why, if they have not all been given.
-    """
-
-    def __init__(self, chunks: Iterator[RowsOfChunk], items_of: ItemsOf[T, R]) -> None:
-        self._left = (
-            (number, RowsOfChunk(chunk.table, each.rows), each)
-            for number, chunk in enumerate(chunks)
-            for each in items_of(*chunk)
-        )
-        self._known = deque[tuple[int, RowsOfChunk, R]]()
-        self.under_way: dict[int, tuple[int, RowsOfChunk]] = {}
-        self.exhausted = False
-        self.error: Exception | None = None
-
-    def for_one_call(self) -> Iterator[T]:
-        """Items until so many results are known without the engine that they have to be taken. An
-        error is the end of them, and not raised here, where it would end the call of the engine."""
+    def for_one_call() -> Iterator[T]:
+        """An error is not raised here, where it would end the call of the engine."""
+        nonlocal exhausted
         indices = count()
         try:
-            for number, rows, each in self._left:
+            for number, rows, each in left:
                 if isinstance(each, ToCompute):
-                    self.under_way[next(indices)] = number, rows
+                    under_way[next(indices)] = number, rows
                     yield each.item
                 else:
-                    self._known.append((number, rows, each.result))
-                    if len(self._known) >= _MOST_KNOWN:
+                    known.append((number, rows, each.result))
+                    if len(known) >= _MOST_KNOWN:
                         return
         except Exception as error:
-            self.error = error
-        self.exhausted = True
+            errors.append(error)
+        exhausted = True
 
-    def take_known(self) -> Iterator[tuple[int, RowsOfChunk, R]]:
-        """Yield what is known without the engine, each once."""
-        while self._known:
-            yield self._known.popleft()
+    def take_known() -> Iterator[tuple[int, RowsOfChunk, R]]:
+        while known:
+            yield known.popleft()
+
+    while not exhausted:
+        unfinished = for_one_call()
+        first = next(unfinished, None)
+        yield from take_known()
+        if first is not None:  # Otherwise no engine is needed, nor opened.
+            for index, result in compute(chain([first], unfinished)):
+                yield *under_way.pop(index), result
+                yield from take_known()
+        yield from take_known()
+    if errors:
+        raise errors[0]

@@ -36,7 +36,6 @@ _OTHER, _GENERATED, _NO, _YES = range(4)
 
 
 def read(mode: Mode) -> Columns:
-    """The columns that `digest` needs."""
     ids = ("prompt_id", "task", "response_id", "judged_response_id")
     return (*ids, "judgement", *(JUDGED_COLUMN[text] for text in _texts(mode)))
 
@@ -73,7 +72,6 @@ def digest(table: pa.Table, mode: Mode) -> pa.Table:
 
 
 def generated(digests: pa.Table) -> Array:
-    """Which rows are responses of `task: generate`, bool[N]."""
     generated_N: Array = np.asarray(digests["role"]) == _GENERATED
     return generated_N
 

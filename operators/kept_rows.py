@@ -45,33 +45,25 @@ SHARED_FOLDERS = "REJUICE_SHARED_FOLDERS"
 
 
 class KeptRows(Protocol):
-    """Payloads by their keys; thread-safe. Of several payloads of a key the last one counts."""
+    """Payloads by their keys; thread-safe. Of several payloads of a key the last one counts. All
+    methods raise an OSError where the folder cannot be used."""
 
     def get(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
-        """The payloads that are there, by their keys.
-
-        Raises:
-            OSError: the folder cannot be used; all methods may raise it.
-        """
+        """Those that are there."""
         ...
 
-    def put(self, key: bytes, payload: bytes) -> None:
-        """Keep a payload."""
-        ...
+    def put(self, key: bytes, payload: bytes) -> None: ...
 
-    def close(self) -> None:
-        """Put on the disk what was put."""
-        ...
+    def close(self) -> None: ...
 
     def __len__(self) -> int: ...
 
 
 def open_kept_rows(folder: Any, *, writes: bool = True) -> KeptRows:
-    """The rows of a folder, which is made if it is not there.
+    """The rows of a folder, a `Path` or a path in an object store, which is made if it is not
+    there.
 
-    Args:
-        folder: a `Path`, or a path in an object store.
-        writes: whether anything will be put; a folder without write permission will do otherwise.
+    Unless it `writes`, a folder without write permission will do.
     """
     if writes:
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +78,6 @@ def open_kept_rows(folder: Any, *, writes: bool = True) -> KeptRows:
 
 
 def has_kept_rows(folder: Any) -> bool:
-    """Whether there may be rows in a folder."""
     return any(path.name == _SQLITE or _SEGMENT.fullmatch(path.name) for path in folder.glob("*.*"))
 
 
@@ -329,7 +320,6 @@ class _Segments:
         self._table = lru_cache(maxsize=2)(self._read)
 
     def files(self) -> Iterator[Any]:
-        """The files with rows."""
         return (path for path in self._folder.glob("*.*") if _SEGMENT.fullmatch(path.name))
 
     def get(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
@@ -387,7 +377,6 @@ class _Segments:
                     yield key, row["payload"]
 
     def _look(self) -> None:
-        """Find what others have written since."""
         if time.monotonic() - self._looked_at < _EVERY_S:
             return
         self._looked_at = time.monotonic()

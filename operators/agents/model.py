@@ -12,13 +12,7 @@ from typing_extensions import Self
 from ..config import deciding_fields
 from ..sampling.tokenizer import Messages
 from ..servers.options import ChatFields, Dialect, DialectServer
-from ..servers.wire import (
-    AttemptError,
-    ChatChoice,
-    ChatCompletion,
-    RetryClass,
-    parse_body,
-)
+from ..servers.wire import AttemptError, ChatCompletion, RetryClass, parse_body
 
 _PROBE: Messages = (("user", "Hi"),)
 
@@ -91,7 +85,7 @@ class FrozenModel(ChatFields, DialectServer):
 
 
 def _read(body: bytes, dialect: Dialect) -> str:
-    choice = parse_body(ChatCompletion[ChatChoice], body).the_choice(dialect)
+    choice = parse_body(ChatCompletion, body).the_choice(dialect)
     text = choice.message.content or ""
     if not text and choice.finish_reason == "length":
         # All of `max_tokens` went into reasoning: another attempt would end in the same way.

@@ -51,10 +51,8 @@ _RECOMMENDATIONS = ("keep", "review", "discard")
 
 
 def messages(question: str, response: str) -> list[dict[str, str]]:
-    """Return the chat that Data-Juicer sends for a sample with these two fields.
-
-    What looks in them like a delimiter of that prompt, or like a special token, has a backslash.
-    """
+    """The chat that Data-Juicer sends for a sample with these two fields. What looks in them like a
+    delimiter of that prompt, or like a special token, has a backslash."""
     texts = {**_texts("llm_analysis_filter"), **_texts("llm_quality_score_filter")}
     field, whole = texts["DEFAULT_FIELD_TEMPLATE"], texts["DEFAULT_INPUT_TEMPLATE"]
     titles = (field.replace("{field_name}", name) for name in _SHOWN)
@@ -71,7 +69,6 @@ def messages(question: str, response: str) -> list[dict[str, str]]:
 
 
 def data_juicer_schema() -> dict[str, Any]:
-    """Return the JSON schema of an answer as the prompt describes it."""
     texts = {"type": "array", "items": {"type": "string"}}
     properties = {
         "dimension_scores": schema(DIMENSIONS),
@@ -226,7 +223,6 @@ class LlmQualityRewardMapper(JudgedMapper):
     def _shown(
         self, table: pa.Table, rows: Sequence[int]
     ) -> Iterator[tuple[str, ...] | ScoringOutcome]:
-        """Question, response and reference of each row, or the reason not to score it."""
         taken = table.take(pa.array(rows, pa.int64()))
         questions, responses = questions_of(taken["prompt"]), texts_of(taken, "response")
         references: list[str | None] = [""] * len(questions)

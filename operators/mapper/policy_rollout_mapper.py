@@ -90,7 +90,6 @@ class PolicyRolloutMapper(RolloutMapper):
             yield number, row, found
 
     def _prompts_or_changes(self, table: pa.Table, rows: Sequence[int]) -> Iterator[_PromptOrKnown]:
-        """The prompt of each of these rows, or what becomes of it where nothing is sampled."""
         # First, so that no samples are paid for if these columns are invalid.
         passed = self._passed(table)
         check_chats(table["prompt"])
@@ -109,11 +108,10 @@ class PolicyRolloutMapper(RolloutMapper):
         return self._reported(open_engine(self._engine_spec()).sample(prompts, settings))
 
     def _passed(self, table: pa.Table) -> dict[str, pa.Array]:
-        """Return the input values of the written columns; empty if no row passes unchanged."""
+        """The input values of the written columns; empty if no row passes unchanged."""
         return {} if self.task is None else {name: _as_written(table, name) for name in _WRITTEN}
 
     def _is_prompt(self, table: pa.Table) -> Array:
-        """Return which rows are prompts to sample from, bool[N]."""
         if self.task is None:
             return np.ones(table.num_rows, bool)
         return of_task(table, self.task)
@@ -133,7 +131,6 @@ class PolicyRolloutMapper(RolloutMapper):
             yield row, Failure("already_sampled", "") if sampled_N[row] else prompt
 
     def _change(self, prompt_ids: pa.ChunkedArray, found: Sequence[Group | Failure]) -> Change:
-        """Return the change to rows with these results."""
         groups = [(row, group) for row, group in enumerate(found) if isinstance(group, Group)]
         samples = [(group, sample) for _, group in groups for sample in group.samples]
         columns = {
@@ -148,11 +145,7 @@ class PolicyRolloutMapper(RolloutMapper):
 
 
 def _as_written(table: pa.Table, name: str) -> pa.Array:
-    """Return an input column, cast to the type in which it is written.
-
-    Raises:
-        DataError: it has an incompatible type.
-    """
+    """An input column in the type in which it is written; a DataError if that is incompatible."""
     column, kind = flat(table[name]), ROW_CONTRACT[name]
     bad = DataError(f"column '{name}' is {column.type}", f"it must be {kind}")
     fields = column.type if pa.types.is_struct(column.type) else ()
@@ -165,6 +158,5 @@ def _as_written(table: pa.Table, name: str) -> pa.Array:
 
 
 def _unchanged(passed: Mapping[str, pa.Array], row: int) -> Change:
-    """Return the change to a single row, which keeps its values in `passed`."""
     columns = {name: column.slice(row, 1) for name, column in passed.items()}
     return Change(columns, pa.nulls(1, pa.string()), np.zeros(1, np.int64))

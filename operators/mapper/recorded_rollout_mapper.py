@@ -163,11 +163,8 @@ class RecordedRolloutMapper(Operator):
         return pa.table(columns)
 
     def _chats(self, cells: pa.Array) -> Chats | None:
-        """Return the chats of cells, if each is one: then `text` can only be their content.
-
-        Raises:
-            DataError: messages are all the assistant's, so they may be responses as well.
-        """
+        """The chats of cells, if each is one: then `text` can only be their content. A DataError
+        where all messages are the assistant's: they may be responses as well."""
         if self.keep_fields or self.text not in (None, "content", "value"):
             return None
         chats = None if is_text_or_texts(cells.type) else chats_of(cells)
@@ -181,11 +178,8 @@ class RecordedRolloutMapper(Operator):
         return chats
 
     def _beside(self, other: str, name: str, table: pa.Table, rows: pa.Array) -> pa.Array:
-        """Return the items of the lists in another column, one for each response.
-
-        Raises:
-            DataError: a list has more or fewer items than there are responses.
-        """
+        """The items of the lists in another column, one for each response; a DataError where a list
+        has more or fewer."""
         lists = at_path(table, other)
         if pa.types.is_null(lists.type):
             return pa.nulls(len(rows))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pydantic import PositiveInt, PrivateAttr, model_validator
+from pydantic import PositiveInt, PrivateAttr, Strict, TypeAdapter, model_validator
 from typing_extensions import Self
 
 from ..chats import check_chats
@@ -24,17 +26,12 @@ from ..sampling.tokenizer import (
     chat_text,
     text_encoder,
 )
+from ..servers.client import Request
 from ..servers.judge import REASONS, ScoringOutcome, ScoringRequest, key_of
 from ..servers.judged_mapper import ScoringMapper, summed_notes, texts_of
 from ..servers.options import Dialect, DialectServer, ServerOptions
-from ..servers.reward_api import (
-    TAKES_CHATS,
-    RewardApi,
-    RewardInput,
-    reward_body,
-    reward_in,
-    reward_request,
-)
+from ..servers.verdict import MalformedError, ScorerAnswer
+from ..servers.wire import AttemptError, ReportedUsage, RetryClass, bad_response
 from ..text.reward_model import (
     RewardModel,
     check_is_folder,
@@ -44,6 +41,129 @@ from ..text.reward_model import (
     shared_reward_model,
     state_of,
 )
+
+# --- The requests to servers of reward models, and their answers, as JSON --------------
+#
+#     | api | server | posted to | text of a row | answer |
+#     |---|---|---|---|---|
+#     | classify | vLLM | /classify | messages, or input | data[0].probs |
+#     | pooling | vLLM | /pooling | messages, or input | data[0].data |
+#     | sglang | SGLang | /classify | input_ids, or text | embedding |
+#     | openrlhf | OpenRLHF's serve_rm | /get_reward | query, prompts, labels | rewards[0] |
+#
+# Each request is about one row, so that no row's value depends on the others'. Sources: vLLM's
+# `entrypoints/pooling/{classify,pooling}/protocol.py`, SGLang's `EmbeddingReqInput` and its page on
+# native APIs, OpenRLHF's `openrlhf/cli/serve_rm.py` and `utils/remote_rm_utils.py`.
+#
+# vLLM puts probabilities into `probs` unless `use_activation: false` asks for the logits.
+# SGLang's /v1/classify always gives probabilities, which for a single logit are 1.
+
+RewardApi: TypeAlias = Literal["classify", "pooling", "sglang", "openrlhf"]
+"""How a server of a reward model is asked."""
+_TAKES_CHATS: frozenset[RewardApi] = frozenset({"classify", "pooling"})
+"""Those that render a chat by the chat template of their model."""
+
+_PATHS: Mapping[RewardApi, str] = {
+    "classify": "/classify",
+    "pooling": "/pooling",
+    "sglang": "/classify",
+    "openrlhf": "/get_reward",
+}
+
+
+class RewardInput(NamedTuple):
+    """What a reward model is shown of a row: a chat, or its text, or the tokens of that."""
+
+    messages: tuple[tuple[str, str], ...] | None = None  # (role, content)
+    text: str = ""
+    token_ids: Sequence[int] | None = None  # of the text
+    prompt: str = ""  # the text before the response
+    label: str = ""  # the reference; only OpenRLHF's servers get it
+
+
+def _url(base: str, api: RewardApi) -> str:
+    """The address to post to.
+
+    >>> _url("http://localhost:8000/v1", "classify")
+    'http://localhost:8000/classify'
+    >>> _url("http://localhost:5000/get_reward", "openrlhf")
+    'http://localhost:5000/get_reward'
+    """
+    path = _PATHS[api]
+    return base if base.endswith(path) else base.removesuffix("/v1") + path
+
+
+def _asked(api: RewardApi, shown: RewardInput) -> dict[str, Any]:
+    ids = shown.token_ids
+    if api == "openrlhf":
+        return {"query": [shown.text], "prompts": [shown.prompt], "labels": [shown.label]}
+    if api == "sglang":
+        return {"text": shown.text} if ids is None else {"input_ids": [*ids]}
+    if shown.messages is None:
+        return {"input": shown.text if ids is None else [*ids], "use_activation": False}
+    chat = [{"role": role, "content": content} for role, content in shown.messages]
+    return {"messages": chat, "use_activation": False}
+
+
+def read_reward(body: bytes, api: RewardApi, label: int | None = None) -> ScorerAnswer:
+    """The outputs of the model in an answer, as a JSON list, which `_reward_in` reads; an
+    AttemptError if it is not about one row, or has several outputs, and `label` does not say which
+    counts."""
+    results, tokens = _results(body, api)
+    if len(results) != 1 or not results[0]:
+        raise bad_response(f"{len(results)} results with a number for one response")
+    (outputs,) = results
+    text = json.dumps(outputs)
+    if label is None and len(outputs) != 1:
+        right = "set label to the one that is the reward, counted from 0"
+        raise _refused(f"the model has {len(outputs)} outputs, {text[:80]}", right)
+    if label is not None and label >= len(outputs):
+        found = f"label is {label}, and the model has {len(outputs)} outputs"
+        raise _refused(f"{found}, {text[:80]}", "count from 0, or leave label out")
+    return ScorerAnswer(text, "stop", prompt_tokens=tokens)
+
+
+def _reward_in(answer: ScorerAnswer, label: int | None) -> tuple[float]:
+    """The reward in the outputs of a model, nan where the server gave none; a MalformedError if
+    they are stored, and another label than this one was meant."""
+    outputs = json.loads(answer.text)
+    if not (len(outputs) == 1 if label is None else label < len(outputs)):
+        raise MalformedError(f"{len(outputs)} outputs, and label is {label}", answer.text)
+    output = outputs[label or 0]
+    return (math.nan if output is None else float(output),)
+
+
+def _refused(found: str, right: str) -> AttemptError:
+    # Whichever row is asked about, the answer has this form.
+    return AttemptError("request_refused", found, RetryClass.REFUSED, right=right)
+
+
+_OUTPUTS = TypeAdapter(list[Annotated[float, Strict()] | None])
+"""Null stands for NaN, as some servers write it."""
+
+
+def _results(body: bytes, api: RewardApi) -> tuple[list[list[float | None]], int]:
+    """The outputs for each row, and the tokens of all."""
+    try:
+        found = json.loads(body)
+        if api == "openrlhf":
+            outputs = [[each] for each in found["rewards"]]
+        elif api == "sglang":
+            found = found if isinstance(found, list) else [found]
+            outputs = [each["embedding"] for each in found]
+            tokens = [(each.get("meta_info") or {}).get("prompt_tokens", 0) for each in found]
+            found = {"usage": {"prompt_tokens": sum(tokens)}}
+        else:
+            outputs = [each["probs" if api == "classify" else "data"] for each in found["data"]]
+            # Where each token has its own, those of the last one.
+            outputs = [each[-1] if isinstance(each[0], list) else each for each in outputs if each]
+        usage = ReportedUsage.model_validate(found.get("usage") or {})
+        return [_OUTPUTS.validate_python(each) for each in outputs], usage.prompt_tokens
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        raise bad_response(f"no answer of api: {api}: {body[:80]!r}") from None
+
+
+# --- The mapper -----------------------------------------------------------------------
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _HUB_NAME = re.compile(r"(?:\w[\w.-]*/)?\w[\w.-]*")
@@ -125,7 +245,7 @@ class RewardModelMapper(ScoringMapper):
             if given:
                 raise ValueError(f"{given[0]} is for a server; a folder has its own")
             return self
-        if self.tokenizer is None and self.api not in TAKES_CHATS:
+        if self.tokenizer is None and self.api not in _TAKES_CHATS:
             raise ValueError(
                 f"api: {self.api} takes no chats; set tokenizer to that of the reward model"
             )
@@ -187,10 +307,14 @@ class RewardModelMapper(ScoringMapper):
         return self._request(shown)
 
     def _request(self, shown: RewardInput) -> ScoringRequest:
-        body = reward_body(self.api, self.model or "", shown)
+        body = {"model": self.model or "", **_asked(self.api, shown)}
         key = key_of({"api": self.api, "body": body}, self.revision)
-        sent = reward_request(self.api, body, self.label)
-        return ScoringRequest(key, [sent], partial(reward_in, label=self.label))
+        if self.api == "openrlhf":  # It has one model, without a name.
+            del body["model"]
+        hint = f"does it serve a reward model, and is api: {self.api} right?"
+        read = partial(read_reward, api=self.api, label=self.label)
+        sent = Request(partial(_url, api=self.api), body, read, hint)
+        return ScoringRequest(key, [sent], partial(_reward_in, label=self.label))
 
     # --- what it is shown -------------------------------------------------------------
 
@@ -220,7 +344,6 @@ class RewardModelMapper(ScoringMapper):
                     yield self._request(shown._replace(label=label or ""))
 
     def _shown(self, prompt: Any, response: str) -> RewardInput | ScoringOutcome:
-        """Return what the model is shown of a row, or the outcome that is known without it."""
         name = self._tokenizer_name()
         if isinstance(prompt, str):
             text = prompt + response

@@ -174,7 +174,7 @@ class SelfVerificationMapper(Operator):
         return last_user_message(table["prompt"].take(first_rows_G).combine_chunks().cast(MESSAGES))
 
     def _candidates(self, table: pa.Table, groups: Groups, question_G: pa.Array) -> _Candidates:
-        """Return responses that could be judged, one for each distinct text of a prompt."""
+        """Responses that could be judged, one for each distinct text of a prompt."""
         text = same_text(table[JUDGED_COLUMN[self.mode]])
         graded_N = _graded(table)
         usable_N = np.asarray(pc.fill_null(pc.not_equal(text, ""), False)).astype(bool)
@@ -262,8 +262,6 @@ class SelfVerificationMapper(Operator):
 
 
 class _Candidates(NamedTuple):
-    """Responses that could be judged."""
-
     rows: Array  # row in the table, ascending
     codes: Array  # group
     graded: Array  # `_RIGHT`, `_WRONG` or `_UNGRADED`
@@ -279,14 +277,12 @@ class _Candidates(NamedTuple):
 
 
 class _Chosen(NamedTuple):
-    """Candidates to ask about: their indices, and which of them are spares."""
-
     at: Array
     spare: Array
 
 
 def _graded(table: pa.Table) -> Array:
-    """Return the grade of each row by its verdict, int64[N]: `_RIGHT`, `_WRONG` or `_UNGRADED`."""
+    """The grade of each row by its verdict, int64[N]: `_RIGHT`, `_WRONG` or `_UNGRADED`."""
     verdict = table["verdict"].cast(pa.string())
     found = pc.index_in(verdict, pa.array(["wrong_answer", "correct"]))
     graded_N: Array = np.asarray(found.fill_null(_UNGRADED)).astype(np.int64)
@@ -294,10 +290,8 @@ def _graded(table: pa.Table) -> Array:
 
 
 def _distinct(all_of: _Candidates, keys: Array) -> _Candidates:
-    """One random candidate for each (group, key); none if a key is graded both right and wrong.
-
-    If some candidates of a key are graded, it is one of those.
-    """
+    """One random candidate for each (group, key), if possible one that is graded; none if a key is
+    graded both right and wrong."""
     ungraded = all_of.graded == _UNGRADED
     order = np.lexsort((all_of.uniform, ungraded, keys, all_of.codes))
     codes, keys, graded = all_of.codes[order], keys[order], all_of.graded[order]

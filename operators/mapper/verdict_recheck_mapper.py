@@ -14,7 +14,7 @@ from ..columns import flat
 from ..groups import uniform_N
 from ..operator import Change, Columns, Operator, Scope
 from ..verifier import Slug, check_reference
-from ..verifier.fractions_and_decimals import refusal
+from ..verifier.limits import refusal
 from ..verifier.pool import shared_pool
 from ..workers import usable_cores
 
@@ -84,7 +84,6 @@ class VerdictRecheckMapper(Operator):
         return Change({"recheck": recheck}, notes=_notes(verdicts, recheck))
 
     def _recheck(self, graded: Sequence[_Graded]) -> list[Slug | None]:
-        """The verdict of math-verify on each, None if it is not checked."""
         found: dict[_Graded, Slug] = {}
         gradable = list[_Graded]()
         for each in dict.fromkeys(graded):

@@ -67,7 +67,6 @@ def open_engine(spec: EngineSpec) -> Engine:
 
 
 def check_installed(spec: EngineSpec) -> None:
-    """Check for the packages that an engine needs in this environment."""
     if isinstance(spec.options, TransformersOptions):
         needs("engine transformers", "rejuice[policy]", "torch", "transformers", "psutil")
     elif isinstance(spec.options, OpenAIOptions) and _tokenizer_name(spec) is not None:
@@ -84,7 +83,6 @@ def preflight(spec: EngineSpec) -> None:
 
 
 def release(spec: EngineSpec) -> None:
-    """Close this thread's engine of that spec, if it is open."""
     engine = _open.pop(_key(spec), None)
     if engine:
         engine.close()
@@ -96,7 +94,7 @@ def cache_key_state(spec: EngineSpec) -> dict[str, Any]:
 
 
 def rendered_chat(spec: EngineSpec, messages: Messages) -> str:
-    """Return a chat with the chat template applied; or why that is impossible."""
+    """A chat with the chat template applied; or why that is impossible."""
     from .tokenizer import TemplateRefusedError, chat_text
 
     name = _tokenizer_name(spec)
@@ -109,7 +107,7 @@ def rendered_chat(spec: EngineSpec, messages: Messages) -> str:
 
 
 def decoded_prompt(spec: EngineSpec, token_ids: Sequence[int]) -> str:
-    """Return the text of a prompt that was sampled from; or why it cannot be shown."""
+    """The text of a prompt that was sampled from; or why it cannot be shown."""
     from .tokenizer import displayed
 
     name = _tokenizer_name(spec)
@@ -122,10 +120,8 @@ def decoded_prompt(spec: EngineSpec, token_ids: Sequence[int]) -> str:
 
 
 def encoder(spec: EngineSpec) -> Encode | None:
-    """From a chat to the token ids that the engine of a spec samples from.
-
-    None: a server applies the chat template, or nothing is sampled.
-    """
+    """From a chat to the token ids that an engine samples from; None: a server applies the chat
+    template, or nothing is sampled."""
     from .tokenizer import TokenizerNotFoundError, chat_encoder
 
     name = _tokenizer_name(spec)
@@ -172,7 +168,6 @@ def _file_states(spec: EngineSpec) -> Iterator[list[Any]]:
 
 
 def policy_path(model: str) -> str:
-    """Return the folder or hub name of a policy, which may be one of `EMBEDDED_POLICIES`."""
     return str(EMBEDDED_POLICIES.get(model, model))
 
 
@@ -229,10 +224,9 @@ def _transformers_engine(policy: str, **options: Any) -> Engine:
 def process_count(policy: str, dtype: str, cores: int) -> int:
     """How many processes, each with its own copy of the weights, sample on these cores.
 
-    A process for each core beats one with many threads, which wait for each other in every layer:
-    the more, the busier the machine. But large weights come from memory for every token, and two
-    threads read them once: as fast, with half the memory. As many as memory allows; 1 if the
-    weights are not here yet.
+    One for each core beats one with many threads, which wait for each other in every layer. But
+    large weights come from memory for every token, and two threads read them once. As many as
+    memory allows; 1 if the weights are not here yet.
     """
     import psutil
 
@@ -259,7 +253,7 @@ def _weight_files(policy: str) -> list[Path]:
 
 
 def _numbers(weights: Path) -> int:
-    """Return how many numbers a `.safetensors` file holds, by its header; 0 if it has none."""
+    """How many numbers a `.safetensors` file holds, by its header; 0 if it has none."""
     try:
         with weights.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")

@@ -29,7 +29,7 @@ from ..servers.wire import (
     Api,
     AttemptError,
     ChatMessage,
-    LogProb,
+    LogProbs,
     RetryClass,
     advice,
     bad_response,
@@ -92,11 +92,10 @@ _TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 """No vocabulary is larger, and tables keep token ids in 32 bits."""
 
 
-class _SampleLogProbs(BaseModel):
+class _SampleLogProbs(LogProbs):
     """`token_logprobs` of `completions`, `content` of the other two APIs."""
 
     token_logprobs: list[FiniteFloat] | None = None
-    content: list[LogProb] | None = None
 
 
 class _WeightSpan(BaseModel):
@@ -134,11 +133,7 @@ def read_group(
 
     `version` is that of the weights, if the server reports none. If they changed while the group
     was sampled, it gets the oldest version; `exact` requires one version, token ids and
-    log-probabilities.
-
-    Raises:
-        AttemptError: the answer has other than n responses, or tokens that cannot be theirs.
-        EngineError: the server cannot give what `exact` needs.
+    log-probabilities, and raises an EngineError where the server cannot give them.
     """
     answer = parse_body(_SampleCompletion, body)
     choices = _in_order(answer.choices, settings.n, dialect)
@@ -169,7 +164,6 @@ def _check_one_version(versions: Collection[int]) -> None:
 
 
 def _in_order(choices: list[_SampleChoice], n: int, dialect: Dialect) -> list[_SampleChoice]:
-    """The n choices of an answer, in their order."""
     for choice in choices:
         check_not_refused(choice.message.refusal, choice.finish_reason)
     if len(choices) < n:
@@ -284,25 +278,11 @@ _PROBE = Prompt((("user", "Hi"),), (1 << 62) - 1)
 class OpenAIEngine:
     """Samples by HTTP, many prompts at a time.
 
-    One request asks for all n responses to a prompt, or n requests for one each where the server
-    knows no `n`. A group is complete or absent. A prompt that has used up its attempts becomes a
-    Failure; a server that answers no prompt ends the run.
-
-    Args:
-        model: its name on the server; also the name of the policy.
-        options: which server, and how to retry.
-        encode: chat to token ids; needed by `completions` and `generate`, refused by `chat`.
-        version: of the weights, if the server reports none; may be set between batches.
-        exact: require token ids and log-probabilities of one version of the weights, as on-policy
-            training does. False requests only text, which every server can give.
-        chat_template_kwargs: further arguments of the chat template. `chat` sends them to the
-            server; for the other APIs, `encode` has them already.
-
-    Attributes:
-        failed_attempts: counts of failed attempts so far, by reason.
-
-    Raises:
-        EngineError: `encode` and the API do not fit, or the variable named for the key is not set.
+    A group is complete or absent: a prompt that has used up its attempts becomes a Failure, and a
+    server that answers no prompt ends the run. `encode` is for `completions` and `generate`;
+    `chat` has the server apply the template. `version` is that of the weights where the server
+    reports none, and may be set between batches. `exact` requires token ids and log-probabilities
+    of one version; without it only text is asked for, which every server can give.
     """
 
     def __init__(

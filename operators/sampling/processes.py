@@ -54,8 +54,6 @@ class _ProcessDiedError(EngineError):
 
 
 class _Process(CommandProcess):
-    """A process, and the prompts that it has, with their numbers."""
-
     def __init__(
         self, command: Sequence[str], path: Sequence[str], environment: Mapping[str, str]
     ) -> None:
@@ -124,23 +122,18 @@ class EngineProcesses:
 
     A process gets more prompts as it finishes some. If one dies, whether it has prompts or not, the
     others go on and sample its prompts, with a line in the log; it is started again for the first
-    call after `close`. The error of the last one ends the call.
+    call after `close`. The error of the last one ends the call, after the end of what it printed.
 
     The processes end with this process, however it ends, and when the iteration over `sample` is
-    left early; the next call starts them again. One call at a time. The end of what one has printed
-    is shown if it dies.
+    left early; the next call starts them again. One call at a time.
 
     Args:
-        build: makes the engine; it is sent to the process, so it must be picklable.
-        workers: how many processes.
-        threads: number of threads in each; None: its libraries choose.
-        python: interpreter of another environment, with the same version of rejuice and what the
-            engine needs; None: the current one, with the same `sys.path`.
-        launcher: command that does what the current interpreter does; None: the interpreter itself.
+        build: is pickled.
+        threads: in each; None: its libraries choose.
+        python: interpreter of another environment, with the same version of rejuice; None: the
+            current one, with the same `sys.path`.
+        launcher: command that does what the current interpreter does.
         own_environment: further environment variables, for each process.
-
-    Raises:
-        EngineError: one does not start or has another version of rejuice, or `build` raised it.
     """
 
     def __init__(
@@ -216,7 +209,6 @@ class EngineProcesses:
             raise
 
     def _call(self, method: str, *arguments: object) -> dict[_Process, Any]:
-        """What the method returns in each process that lives."""
         with self._closed_on_error():  # otherwise only some might have done it
             dict(self._each(lambda process: process.send((method, *arguments))))
             return dict(self._each(_Process.receive))
@@ -277,11 +269,9 @@ class EngineProcesses:
             yield from self._sample(iter(list(self._lost)), settings)
 
     def _hand_out(self, prompts: Iterator[tuple[int, Prompt]]) -> bool:
-        """Send the next prompts, first those of processes that have died.
-
-        The next one goes to the process with the fewest, in order of length, so that the work is
-        even. Returns whether they were the last ones, as all processes learn.
-        """
+        """Send the next prompts, first those of processes that have died, each to the process with
+        the fewest, in order of length, so that the work is even. Whether they were the last
+        ones."""
         free = sum(process.free for process in self._processes)
         taken, self._lost = self._lost[:free], self._lost[free:]
         taken += islice(prompts, free - len(taken))

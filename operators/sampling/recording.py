@@ -31,18 +31,12 @@ FIX_EXACT = "set on_policy: false, or record it with on_policy: true"
 
 
 class Recording:
-    """The rows of a table that has one for each response, found by their prompts.
+    """The rows of a table that has one for each response, found by the messages of their prompts.
 
-    A prompt is found by its messages. The first n responses to it are taken, in the order of the
-    rows; the files of a folder are read in the order of their names. Rows whose prompt is null or
-    has a message without role or content are skipped.
-
-    Args:
-        path: a Parquet, Arrow or JSON Lines file, or a folder of them.
-        needed: columns that it must have, besides `prompt`. Rows where the first of them is null
-            were never sampled; they are skipped.
-        exact: columns that it must have with `on_policy: true`.
-        wants_exact: whether it is.
+    The first n responses to a prompt are taken, in the order of the rows; the files of a folder are
+    read in the order of their names. Rows whose prompt is null or has a message without role or
+    content are skipped, and those where the first of the `needed` columns is null: they were never
+    sampled. The `exact` columns must be there if it `wants_exact`.
     """
 
     def __init__(
@@ -78,7 +72,6 @@ class Recording:
                 yield each, self._found(key, settings)
 
     def origin(self, rows: list[dict[str, Any]]) -> Origin:
-        """What the rows of a prompt have in common."""
         first, *others = dict.fromkeys(map(_origin, rows))
         if others:
             found = f"{self.path} contains responses {_mixed(first, others[0])} to one prompt"
@@ -129,8 +122,6 @@ class Recording:
 
 
 class Origin(NamedTuple):
-    """What all responses to a prompt that were sampled together have in common."""
-
     policy: str | None
     version: int | None
     seed: int | None
@@ -152,28 +143,23 @@ def _mixed(first: Origin, other: Origin) -> str:
 
 
 def as_tuple(values: list[Any] | None) -> tuple[Any, ...] | None:
-    """Return a cell of a list column."""
     return None if values is None else tuple(values)
 
 
 def beginning(prompt: Prompt) -> str:
-    """Return the beginning of a prompt, for messages."""
     text = " ".join(prompt.messages[-1][1].split())
     return repr(text if len(text) <= 40 else f"{text[:40]}...")
 
 
 def _keys(prompts: Sequence[Prompt]) -> list[bytes]:
-    """Return a hash of each prompt's chat; that of empty bytes if it is none."""
+    """A hash of each prompt's chat; that of empty bytes if it is none."""
     chats = [[{"role": role, "content": text} for role, text in p.messages] for p in prompts]
     return [xxhash.xxh3_128_digest(c or b"") for c in _chats(pa.array(chats, MESSAGES)).to_pylist()]
 
 
 def _chats(prompts: pa.Array) -> pa.Array:
-    """Return each chat as unique bytes, large_binary[N]; null where there is none.
-
-    Parts are preceded by their lengths, so that no content looks like another message:
-    `4:user:2:hi`.
-    """
+    """Each chat as unique bytes, large_binary[N]; null where there is none. Parts are preceded by
+    their lengths, so that no content looks like another message: `4:user:2:hi`."""
     messages, parts = prompts.flatten(), []
     for name in ("role", "content"):
         text = pc.struct_field(messages, name).cast(pa.large_string())
@@ -230,7 +216,6 @@ def _check_file(file: Path, *, is_json: bool) -> None:
 
 
 def _files(path: Path) -> tuple[list[Path], str]:
-    """Return the files to read, in order, and their format."""
     inside = sorted(file for file in path.glob("*") if file.suffix in _FORMATS)
     suffixes = sorted({file.suffix for file in inside or [path]})
     if len(suffixes) > 1:

@@ -49,7 +49,6 @@ _CHAT = ({"role": "user", "content": "Hi"},)
 
 
 def opened_thought(folder: str, kwargs: Mapping[str, Any]) -> str | None:
-    """Return the tag that opens a thought at the end of every prompt; None if there is none."""
     template = _template(Path(folder)) if Path(folder).is_dir() else None
     if template is None or not any(opens in template for opens, _ in TAGS):
         return None
@@ -108,8 +107,6 @@ TOKEN_BYTES = 6
 
 
 class Sampled(Protocol):
-    """What was sampled for one prompt, by its origin: a group of samples, or of trajectories."""
-
     @property
     def policy(self) -> str: ...
     @property
@@ -307,5 +304,4 @@ class RolloutMapper(ResumableOperator):
 
 
 def column_of(name: str, values: Iterable[Any]) -> dict[str, pa.Array]:
-    """Return a column of the row contract, by its name."""
     return {name: pa.array(list(values), ROW_CONTRACT[name])}

@@ -36,14 +36,8 @@ class TemplateRefusedError(Exception):
 def chat_encoder(name: str, kwargs: Mapping[str, Any] = NO_KWARGS, *, opens: bool = True) -> Encode:
     """Token ids of chats by the tokenizer and the chat template of `name`, a folder or hub name.
 
-    Args:
-        name: of the tokenizer.
-        kwargs: further arguments of the template.
-        opens: whether a chat ends with the beginning of the answer that is to follow.
-
-    Raises:
-        EngineError: there is no such tokenizer, it has no chat template, or `kwargs` names an
-            argument that is set already.
+    `kwargs` are further arguments of the template. If it `opens`, a chat ends with the beginning of
+    the answer that is to follow. An EngineError: no such tokenizer or template, or wrong `kwargs`.
     """
     tokenizer = _with_template(name)
     _check(tokenizer, kwargs)
@@ -102,10 +96,8 @@ def displayed(name: str, token_ids: Sequence[int]) -> str:
 
 
 def content_encoder(name: str) -> Encode:
-    """Token ids of what the messages of chats say, without a template and without transformers.
-
-    They are none where the tokenizer has no file of its own on this machine.
-    """
+    """Token ids of what the messages of chats say, without a template and without transformers;
+    none where the tokenizer has no file of its own on this machine."""
     file = Path(name) / "tokenizer.json"
     if not file.is_file():
         return lambda messages: ()
@@ -131,7 +123,6 @@ def _with_template(name: str) -> Any:
 
 
 def check_tokenizers() -> None:
-    """Check for what applies chat templates."""
     needs("a chat template", "rejuice[policy]", "transformers", "jinja2")
 
 
@@ -155,10 +146,8 @@ def _load(name: str) -> Any:
 
 
 def _is_not_on_hub(name: str) -> bool:
-    """Whether only the hub's cache on this machine has a tokenizer of that name.
-
-    One request tells: transformers would retry each of a tokenizer's files for many seconds.
-    """
+    """Whether only the hub's cache on this machine has a tokenizer of that name. One request tells:
+    transformers would retry each of a tokenizer's files for many seconds."""
     from httpx import HTTPError
     from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
 

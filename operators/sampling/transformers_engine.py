@@ -33,18 +33,8 @@ class TransformersEngine:
     occasionally depend on what else is in the batch. Log-probabilities are those of the policy
     itself, before temperature and top_p.
 
-    Args:
-        policy: folder or hub name, with a tokenizer that has a chat template.
-        name: of the policy; None: `policy`.
-        device: of torch, such as `cuda:0`.
-        dtype: of weights and computation.
-        rows: responses decoded at a time, but at least those to one prompt. Each needs memory for
-            the keys and values of its own tokens; a prompt's are stored once for up to 8 responses.
-        version: of the weights.
-        chat_template_kwargs: further arguments of the chat template.
-
-    Raises:
-        EngineError: there is no such policy, or it has no chat template.
+    `rows` responses are decoded at a time, but at least those to one prompt. Each needs memory for
+    the keys and values of its own tokens; a prompt's are stored once for up to 8 responses.
     """
 
     def __init__(
@@ -163,7 +153,6 @@ class TransformersEngine:
         return SamplingRequest(index, tuple(ids), prompt.seed, max_tokens)
 
     def _groups(self, settings: Settings) -> int:
-        """Return how many groups are decoded at a time."""
         return max(1, self._rows // settings.n)
 
     def _group(self, request: SamplingRequest, responses: Iterable[SampledResponse]) -> Group:
@@ -195,8 +184,6 @@ _SCALE = 2.0**-31 * (1 - 2.0**-24)
 
 
 class SamplingRequest(NamedTuple):
-    """A prompt to sample responses to."""
-
     prompt_index: int  # index of the prompt in the call to `sample`
     prompt_ids: Sequence[int]  # its token ids
     seed: int  # of its samples
@@ -204,20 +191,18 @@ class SamplingRequest(NamedTuple):
 
 
 class SampledResponse(NamedTuple):
-    """Tokens of a response, their log-probabilities, and whether it ended with a stop token."""
-
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     stopped: bool
 
 
 def response_keys(seed_R: Array, sample_R: Array) -> Array:
-    """Return keys of responses, uint64[R], from the prompt's seed and the index in the group."""
+    """Keys of responses, uint64[R], from the prompt's seed and the index in the group."""
     return mix(mix(seed_R) + _stride(sample_R))
 
 
 def token_keys(response_R: Array, step_R: Array) -> Array:
-    """Return keys of the tokens of responses at a step, uint64[R]; they determine the noise."""
+    """Keys of the tokens of responses at a step, uint64[R]; they determine the noise."""
     return mix(response_R + _stride(step_R))
 
 
@@ -331,7 +316,6 @@ class _DecodingBatch:
         return len(self._group_R)
 
     def admit(self, new: list[SamplingRequest]) -> None:
-        """Compute prompts and start their responses."""
         n, start = self._settings.n, len(self.groups)
         logits = self._store.admit([request.prompt_ids for request in new]).repeat_interleave(n, 0)
         self._logits = torch.cat((self._logits, logits)) if len(self._group_R) else logits
@@ -345,7 +329,7 @@ class _DecodingBatch:
         self.groups += new
 
     def step(self) -> list[tuple[SamplingRequest, list[SampledResponse]]]:
-        """Sample a token for every row, and return the groups that this finishes."""
+        """Sample a token for every row; the groups that this finishes."""
         tokens, logprobs = self._draw()
         self._ids[self._group_R, self._sample_R, self._step_R] = tokens
         self._logprobs[self._group_R, self._sample_R, self._step_R] = logprobs
@@ -360,7 +344,6 @@ class _DecodingBatch:
         return finished
 
     def _draw(self) -> tuple[Array, Array]:
-        """Return the next token of each row, and its log-probability."""
         rows, size = self._logits.shape
         on_cpu = self._logits.device.type == "cpu"
         some = max(1, _LOGITS_AT_ONCE // size) if on_cpu else rows
@@ -384,7 +367,7 @@ class _DecodingBatch:
     def _remove_finished(
         self, open_R: Array
     ) -> list[tuple[SamplingRequest, list[SampledResponse]]]:
-        """Remove finished rows; return the groups that are finished, and compact the others."""
+        """The groups that are finished, and are no longer in the batch."""
         open_G = np.bincount(self._group_R[open_R], minlength=len(self.groups)) > 0
         finished = [(self.groups[g], self._responses(g)) for g in np.flatnonzero(~open_G).tolist()]
         remaining = int(open_G.sum())
@@ -429,8 +412,6 @@ _SLOTS = 8  # responses in a sequence; each adds masked products to the others
 
 
 class Compaction(NamedTuple):
-    """Groups that move to fill the gaps of finished ones."""
-
     to: Array  # int64[K], the gaps
     source: Array  # int64[K], the groups that move there
     remaining: int  # how many groups remain; they come first afterwards
@@ -444,18 +425,17 @@ class OneGroup:
         self._model, self._n = model, n
 
     def admit(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """Compute a prompt; return the logits of the next token, float32[1, V]."""
+        """Compute a prompt: the logits of the next token, float32[1, V]."""
         self._begin()
         logits = self._run(torch.tensor([list(prompts[0])], device=self._model.device))
         self._keep(torch.zeros(self._n, dtype=torch.long))
         return logits
 
     def forward(self, token_R: Array, group_R: Array, sample_R: Array, step_R: Array) -> Tensor:
-        """Append a token to each response; return the logits of the next, float32[R, V]."""
+        """Append a token to each response: the logits of the next, float32[R, V]."""
         return self._run(torch.from_numpy(token_R)[:, None].to(self._model.device))
 
     def compact(self, open_R: Array, moves: Compaction) -> None:
-        """Keep only open rows, in their order."""
         self._keep(torch.from_numpy(np.flatnonzero(open_R)))
 
     def _begin(self) -> None:
@@ -503,7 +483,7 @@ class SharedPrompts:
         self._cache = Cache(layers=self._layers)
 
     def admit(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """Compute these prompts; return the logits of the next token, float32[G, V]."""
+        """Compute these prompts: the logits of the next token, float32[G, V]."""
         lengths = np.array([len(ids) for ids in prompts])
         longest, device = int(lengths.max()), self._model.device
         ids = torch.zeros(len(prompts), longest, dtype=torch.long)
@@ -537,10 +517,8 @@ class SharedPrompts:
         return logits
 
     def forward(self, token_R: Array, group_R: Array, sample_R: Array, step_R: Array) -> Tensor:
-        """Append a token to each response; return the logits of the next, float32[R, V].
-
-        Rows of a group are consecutive, in the order of their samples.
-        """
+        """Append a token to each response: the logits of the next, float32[R, V]. Rows of a group
+        are consecutive, in the order of their samples."""
         part_R, place_R = np.divmod(sample_R, self._slots)
         sequence_R = group_R * self._parts + part_R
         column_R = self._next_columns(sequence_R)
@@ -564,7 +542,6 @@ class SharedPrompts:
         return logits[:, -1].float()
 
     def compact(self, open_R: Array, moves: Compaction) -> None:
-        """Keep only open rows, in their order, and move groups as `moves` describes."""
         self._used_groups = moves.remaining
         self._length_G[moves.to] = self._length_G[moves.source]
         for to, source in zip(moves.to * self._parts, moves.source * self._parts, strict=True):
@@ -575,7 +552,7 @@ class SharedPrompts:
                     x[to + part, :, :used] = x[source + part, :, :used]
 
     def _next_columns(self, sequence_R: Array) -> Array:
-        """Return the column of each row's next token: after all tokens of its sequence."""
+        """The column of each row's next token: after all tokens of its sequence."""
         begins = np.flatnonzero(np.diff(sequence_R, prepend=-1))
         counts = np.diff(begins, append=len(sequence_R))
         offset_R = np.arange(len(sequence_R)) - begins.repeat(counts)
@@ -602,7 +579,6 @@ class _SharedLayer:
         return 0
 
     def write_prompts(self, start: int, keys: Tensor, values: Tensor) -> None:
-        """Store the keys and values of prompts as the sequences from `start` on."""
         self.tensors = [
             _grown(x, 2, keys.shape[2])
             for x in self.tensors
@@ -673,7 +649,7 @@ Store: TypeAlias = OneGroup | SharedPrompts
 
 
 def store_for(model: Any) -> type[Store]:
-    """Return the fastest store with which the model computes the same as without one."""
+    """The fastest store with which the model computes the same as without one."""
     with torch.inference_mode():
         expected = _probe(model, Recomputed)
         # private: transformers==5.10.4, tests/operators/sampling/test_key_values.py::test_store_by_architecture
@@ -703,7 +679,7 @@ def _probe(model: Any, kind: type[Store]) -> Tensor:
 
 
 def _equal(logits: Tensor, expected: Tensor, dtype: torch.dtype) -> bool:
-    """Return whether logits are equal up to rounding; nan is not equal."""
+    """Whether logits are equal up to rounding; nan is not equal."""
     scale = expected.abs().max().clamp(1)
     return bool((logits - expected).abs().max() <= 100 * torch.finfo(dtype).eps * scale)
 

@@ -34,13 +34,8 @@ def vllm_process(
     version: int = 0,
     chat_template_kwargs: Mapping[str, Any] = NO_KWARGS,
 ) -> EngineProcesses:
-    """A `VllmEngine` in its own process, or several of them, each on its own GPUs.
-
-    In a process of its own because vLLM seeds generators and binds threads globally.
-
-    Raises:
-        EngineError: it does not start, vLLM is not installed, or there are too few GPUs.
-    """
+    """A `VllmEngine` in its own process, because vLLM seeds generators and binds threads globally;
+    or several of them, each on its own GPUs."""
     build = partial(
         VllmEngine,
         model,
@@ -76,7 +71,7 @@ def gpu_shares(options: VllmOptions, gpus: Sequence[str]) -> list[dict[str, str]
 
 
 def visible_gpus() -> list[str]:
-    """Return the names by which CUDA knows the GPUs that this process may use; none without any."""
+    """The names by which CUDA knows the GPUs that this process may use; none without any."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [each.strip() for each in visible.split(",") if each.strip()]
@@ -249,5 +244,5 @@ def _is_request_error(error: Exception) -> bool:
 
 
 def _one_line(error: BaseException) -> str:
-    """Return the message of an error in one line; those of pydantic and torch have many."""
+    """Those of pydantic and torch have many."""
     return " ".join(str(error).split())[:300] or type(error).__name__

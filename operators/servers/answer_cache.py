@@ -23,21 +23,13 @@ def folder_of(path: Path) -> Path:
 
 
 def has_answers(path: Path) -> bool:
-    """Whether there is a cache at this path."""
     return has_kept_rows(folder_of(path))
 
 
 class AnswerCache:
     """Texts in a folder, see `kept_rows`; thread-safe. Several processes and nodes may use it.
 
-    Args:
-        path: the folder; `.answers` is added if it is missing.
-        content: what is stored, for messages.
-        right: what to do where the cache cannot be used.
-        writes: whether anything will be stored.
-
-    Raises:
-        EngineError: the cache cannot be used; all methods may raise it.
+    `right` says what to do where the cache cannot be used, which is the EngineError of all methods.
     """
 
     def __init__(self, path: Path, content: str, right: str, *, writes: bool = True) -> None:

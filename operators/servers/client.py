@@ -69,7 +69,6 @@ _MAY_BE_AN_ERROR = ("bad_response", "too_few_samples")
 _MAY_PASS = (RetryClass.OVERLOADED, RetryClass.SERVER_FAILED)
 _CONNECT_S = 30.0  # seconds that a connection may take
 _LIST_S = 10.0  # seconds that a list of models may take, which takes milliseconds
-_DOWN_S = 5.0  # seconds that a server is asked nothing after it has answered nobody
 _PROBE_S = 60.0  # seconds after which no probe begins
 _SHORTEST_S = 1.0  # seconds that any answer may take
 _PAUSED = "the server asked for a pause after other requests, and again"
@@ -84,8 +83,6 @@ class _UnreachableError(Exception):
 
 @dataclass(frozen=True)
 class Request(Generic[T]):
-    """One request to a server."""
-
     url: Callable[[str], str]  # address to send it to, from that of the server
     # the JSON, with the name of the `model` where there is one; None: it gets, and posts nothing
     body: Mapping[str, Any] | None
@@ -114,10 +111,7 @@ class OpenAIClient:
     """Connections to one server, or to several alike, and their recent state; for one event loop.
 
     No more than `concurrency` requests are under way at a time. `key` is that of the server where
-    no environment variable has it; empty: none is sent.
-
-    Raises:
-        EngineError: the environment variable named for the key is not set.
+    no environment variable has it.
     """
 
     _session: aiohttp.ClientSession
@@ -135,9 +129,10 @@ class OpenAIClient:
         self._slots = asyncio.Semaphore(options.concurrency)
         self._failing_since: float | None = None  # no usable answer since
         self._answered = -inf  # when there was a usable answer last
-        self._down_line, self._down_until = "", -inf  # why and until when none is asked for
+        self._down: ServerDownError | None = None  # It has answered nobody, and no trial since.
+        self._trial = asyncio.Lock()
         self._rates = Rates(options)
-        self._endpoints = Endpoints(options, clock, self._is_there)
+        self._endpoints = Endpoints(options, clock, self._why_not_reached)
         self.name = self._endpoints.name
 
     async def __aenter__(self) -> Self:
@@ -146,7 +141,6 @@ class OpenAIClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._endpoints.close()
         await self._session.close()
 
     async def answer(
@@ -157,25 +151,17 @@ class OpenAIClient:
     ) -> T:
         """The server's answer, after as many attempts as it needs, each where least is in flight.
 
-        Once its attempts are used up, the request has failed if the server has meanwhile answered
-        another request or answers the probe; otherwise the server has failed.
-
-        Args:
-            request: what to send.
-            probe: a short request of the same kind; None: the request has failed in any case.
-            failed_attempts: where they are counted, by reason.
-
-        Raises:
-            AttemptError: the request has failed; that of its last attempt.
-            ServerDownError: the server answers no request.
-            EngineError: the server would never answer: the address, the model, the key or
-                something that all requests have in common is wrong.
+        Once its attempts are used up, the request has failed (an AttemptError) if it has no
+        `probe`, a short request of the same kind, or if the server has meanwhile answered another
+        request or answers the probe. Otherwise the server has failed: a ServerDownError, or an
+        EngineError if it refuses all requests. Then one probe of the next requests is its trial,
+        for which the others wait: they pass, or fail as it does. `failed_attempts` counts by
+        reason.
         """
         failed = Counter[str]() if failed_attempts is None else failed_attempts
         async with self._slots:
+            await self._pass_trial(probe or request, failed)
             start = self._clock()
-            if start < self._down_until:  # Not every request has to find that out.
-                raise ServerDownError(self._down_line)
             call = _RetriedRequest(request, self._options, self._clock, failed)
             try:
                 return await self._attempts(call)
@@ -191,8 +177,18 @@ class OpenAIClient:
                 found = f"{self.name} {answers}: {error.reason}, {error.line}"
                 if refused:
                     raise EngineError(found) from None
-                self._down_line, self._down_until = found, self._clock() + _DOWN_S
-                raise ServerDownError(found) from None
+                self._down = ServerDownError(found)
+                raise self._down from None
+
+    async def _pass_trial(self, probe: Request[Any], failed: Counter[str]) -> None:
+        """Return at once, unless the server is down: then after a trial that it has passed."""
+        if (down := self._down) is None:
+            return
+        async with self._trial:
+            if self._down is down and not await self._answers_probe(probe, failed):
+                self._down = ServerDownError(down.found)  # For those who wait for this trial.
+        if self._down is not None:
+            raise self._down
 
     async def check(self, model: str | None) -> None:
         start, patience_s = self._clock(), self._options.patience_s
@@ -210,7 +206,7 @@ class OpenAIClient:
                 down = {base: why for base, why in zip(bases, reasons, strict=True) if why}
                 if len(down) == len(reasons):
                     waited_s = min(self._clock() - start, patience_s)
-                    self._endpoints.waits.report(", ".join(down.values()), waited_s, patience_s)
+                    self._endpoints.report_wait(", ".join(down.values()), waited_s, patience_s)
                     raise server_down(down, patience_s)
         for base, why in down.items():
             error = server_down({base: why}, 0)
@@ -242,7 +238,7 @@ class OpenAIClient:
                 found = await self._exchange(at, call, admission)
             except _UnreachableError as error:
                 admission.tokens = 0
-                self._endpoints.set_aside(at, str(error))
+                self._endpoints.not_reached(at, str(error))
                 continue
             except AttemptError as error:
                 if error.retry_class is RetryClass.OVERLOADED:
@@ -253,13 +249,13 @@ class OpenAIClient:
                     now, give_up_s = self._clock(), self._options.give_up_s
                     self._failing_since = self._failing_since or now
                     waited_s = now - self._failing_since
-                    self._endpoints.waits.report(error.detail, waited_s, give_up_s)
+                    self._endpoints.report_wait(error.detail, waited_s, give_up_s)
                 raise
             finally:
                 at.in_flight -= 1
             self._endpoints.answered(at)
             self._answered, self._failing_since = self._clock(), None
-            self._down_until = -inf
+            self._down = None
             return found
 
     async def _admitted(self, call: _RetriedRequest[T]) -> tuple[Endpoint, Admission]:
@@ -332,7 +328,6 @@ class OpenAIClient:
     async def _exchange_http(
         self, method: str, url: str, body: Mapping[str, Any] | None, timeout_s: float
     ) -> HttpResponse:
-        """One request and its response, without any handling of errors."""
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=_CONNECT_S)
         async with self._session.request(
             method, url, json=body, allow_redirects=False, timeout=timeout
@@ -351,19 +346,17 @@ class OpenAIClient:
                 redact(got.headers.get("Location", "")),
             )
 
-    async def _is_there(self, at: Endpoint) -> bool:
-        """Whether it can be reached, whatever it answers: requests find out what is wrong."""
+    async def _why_not_reached(self, at: Endpoint) -> str:
+        """Why it cannot be reached; empty: it can, and requests find out what is wrong."""
         try:
             await self._send(at, "GET", probed_url(at.base, self._options), None, _LIST_S)
         except _UnreachableError as error:
-            self._endpoints.set_aside(at, str(error))
-            return False
+            return str(error)
         except AttemptError as error:  # It has not answered in time.
-            self._endpoints.set_aside(at, error.detail)
-            return False
-        except EngineError:  # The next request reports what is wrong with it.
+            return error.detail
+        except EngineError:  # The next request reports it.
             pass
-        return True
+        return ""
 
     async def _look_at(self, at: Endpoint, model: str | None) -> str:
         """Check that an address is up and has a model; why it is not up, or empty."""
@@ -479,7 +472,7 @@ _open = WeakKeyDictionary()
 
 
 async def shared_client(options: ServerOptions) -> OpenAIClient:
-    """The client of this event loop for a server, which is opened if it is not open."""
+    """The client of this event loop for a server."""
     own, options = _open.setdefault(asyncio.get_running_loop(), {}), _plain(options)
     if options not in own:
         # Kept before it is open, which takes no time: nobody else can open another meanwhile.
@@ -489,7 +482,6 @@ async def shared_client(options: ServerOptions) -> OpenAIClient:
 
 
 async def close_shared_client(options: ServerOptions) -> None:
-    """Close the client of this event loop for a server, if it is open."""
     found = _open.get(asyncio.get_running_loop(), {}).pop(_plain(options), None)
     if found:
         await found.__aexit__()

@@ -38,7 +38,6 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def call(self, function: Callable[[], object]) -> None:
-        """Call a function in the loop; nothing happens once that is closed."""
         with suppress(RuntimeError):  # Another thread may close it meanwhile.
             self._loop.call_soon_threadsafe(function)
 

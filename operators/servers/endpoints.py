@@ -1,16 +1,15 @@
 """Where and when a request is sent: the addresses of a server, and its limits per minute.
 
-    usable ──(cannot be reached, or failed 3 times in a row)──> set aside ──(a probe)──> usable
-       └──(429, or asked to wait)── rests: all its requests wait, the other addresses carry on
-
-A request goes to the usable address with the fewest requests in flight.
+A request goes to the address with the fewest requests in flight, of those that do not rest. One
+rests that asks for it, that cannot be reached, or of several that has failed `_FAILURES` times in a
+row. One that could not be reached is down until a request that finds its rest over has looked at
+it, for all.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
@@ -28,10 +27,9 @@ from .wire import AttemptError, ReportedUsage, RetryClass
 
 _log = logger(__name__)
 _FAILURES = 3
-"""So many in a row, and an address is set aside, unless it is the only one."""
 LONGEST_PAUSE_S = 30.0
-LONGEST_POLL_INTERVAL_S = 5.0
-"""Between probes of the only address."""
+LONGEST_POLL_INTERVAL_S = 5.0  # between looks at the only address
+_FIRST_LOGGED_S, _LOG_INTERVAL_S = 2.0, 15.0  # A shorter wait is not worth a line.
 
 
 class ServerDownError(EngineError):
@@ -39,13 +37,11 @@ class ServerDownError(EngineError):
 
 
 def server_down(reasons: Mapping[str, str], waited_s: float) -> ServerDownError:
-    """The error about addresses, each with the reason why it cannot be used."""
     waited = f" for {waited_s:g} s" if waited_s else ""
     if len(reasons) == 1:
         ((base, reason),) = reasons.items()
-        return ServerDownError(
-            f"{base} could not be reached{waited}: {reason}", "is the server up?"
-        )
+        found = f"{base} could not be reached{waited}: {reason}"
+        return ServerDownError(found, "is the server up?")
     listed = ", ".join(f"{base} ({reason})" for base, reason in reasons.items())
     found = f"none of {len(reasons)} servers could be reached{waited}: {listed}"
     return ServerDownError(found, "are they up?")
@@ -59,37 +55,38 @@ class Endpoint:
         self.in_flight = 0  # requests that it has not answered
         self.last_used = 0
         self.failures = 0  # in a row
-        self.rests_until = -inf
-        self.aside_since: float | None = None  # None: it is not set aside
-        self.reason = ""  # why it was
-        self.recovery: asyncio.Task[None] | None = None  # probes it while it is
+        self.rests_until = -inf  # inf: a request looks whether it can be reached
+        self.down_since: float | None = None  # None: it can be reached
+        self.reason = ""  # why it cannot
 
 
 class Endpoints:
-    """All addresses of a client, for one event loop; `probe` says whether one can be reached."""
+    """All addresses of a client, for one event loop.
+
+    `look` says why an address cannot be reached; empty: it can.
+    """
 
     def __init__(
         self,
         options: ServerOptions,
         clock: Callable[[], float],
-        probe: Callable[[Endpoint], Awaitable[bool]],
+        look: Callable[[Endpoint], Awaitable[str]],
     ) -> None:
-        self._options, self._clock, self._probe = options, clock, probe
+        self._options, self._clock, self._look = options, clock, look
         self.all = [Endpoint(address) for address in options.addresses]
         self.name = " and ".join(each.base for each in self.all)
         self.only_one = len(self.all) == 1
-        self.waits = WaitLog(self.name, clock=clock)
         self._changed = asyncio.Event()
         self._uses = count(1)
+        self._logged = -inf
 
     def take(self, failed: Mapping[Endpoint, int]) -> Endpoint | None:
         """The address for the next request, which is in flight from now on; None: wait first.
 
-        Args:
-            failed: how often this request has failed where; elsewhere is preferred.
+        Preferred is one where this request has `failed` less often.
         """
         now = self._clock()
-        ready = (e for e in self.all if e.aside_since is None and e.rests_until <= now)
+        ready = (e for e in self.all if e.down_since is None and e.rests_until <= now)
         order = lambda e: (failed.get(e, 0), e.in_flight, e.last_used)  # noqa: E731
         taken = min(ready, key=order, default=None)
         if taken is not None:
@@ -100,120 +97,91 @@ class Endpoints:
         """Wait until there is an address to take; False: there is none before the deadline.
 
         Raises:
-            ServerDownError: all have been set aside for `patience_s`.
+            ServerDownError: all have been down for `patience_s`.
         """
         while True:
+            await self._look_again()
             now, patience_s = self._clock(), self._options.patience_s
-            asides = [each.aside_since for each in self.all if each.aside_since is not None]
-            if len(asides) == len(self.all):
-                change_s = max(asides) + patience_s - now
-                if change_s <= 0:
-                    raise server_down({each.base: each.reason for each in self.all}, patience_s)
-            else:
-                ready = min(each.rests_until for each in self.all if each.aside_since is None)
-                if ready <= now:
-                    return True
-                change_s = min(ready, deadline) - now
-                if change_s <= 0:
-                    return False
+            up = [each.rests_until for each in self.all if each.down_since is None]
+            if min(up, default=inf) <= now:
+                return True
+            last_down = max(each.down_since or -inf for each in self.all)
+            ends = deadline if up else last_down + patience_s
+            if ends <= now and up:
+                return False
+            if ends <= now:
+                raise server_down({each.base: each.reason for each in self.all}, patience_s)
+            change = min(ends, *(each.rests_until for each in self.all))
             self._changed.clear()
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), change_s)
+                await asyncio.wait_for(self._changed.wait(), change - now)
+
+    async def _look_again(self) -> None:
+        """Look at an address that is down and has rested: one request does, for all."""
+        now = self._clock()
+        down = (e for e in self.all if e.down_since is not None and e.rests_until <= now)
+        for endpoint in down:
+            endpoint.rests_until, reason = inf, endpoint.reason
+            try:
+                reason = await self._look(endpoint)
+            finally:
+                if reason:
+                    self.not_reached(endpoint, reason)
+                else:
+                    self._use_again(endpoint)
 
     def answered(self, endpoint: Endpoint) -> None:
-        """Note an answer that shows that it works."""
         endpoint.failures = 0
         self._use_again(endpoint)
 
     def failed(self, endpoint: Endpoint, error: AttemptError) -> None:
-        """Note an attempt without a usable answer."""
         if error.retry_class is RetryClass.REFUSED:
             self.answered(endpoint)  # It works: it is the request that it does not like.
-            return
-        if endpoint.aside_since is not None or endpoint.rests_until > self._clock():
-            return  # It was under way when another one failed.
-        endpoint.failures += 1
-        overloaded = error.retry_class is RetryClass.OVERLOADED
-        if overloaded or error.after:
-            # A wait beyond `give_up_s` is for that request, which fails, and not for all.
-            give_up_s = self._options.give_up_s
-            after = error.after if error.after <= give_up_s else 0.0
-            pause_s = after + self._pause_s(endpoint.failures - 1, LONGEST_PAUSE_S)
-            endpoint.rests_until = self._clock() + min(pause_s, give_up_s)
-        if not (overloaded or self.only_one) and endpoint.failures >= _FAILURES:
-            self.set_aside(endpoint, error.detail)
+        elif endpoint.rests_until <= self._clock():  # Not one under way when another failed.
+            endpoint.failures += 1
+            has_failed = endpoint.failures >= _FAILURES and not self.only_one
+            if has_failed or error.after or error.retry_class is RetryClass.OVERLOADED:
+                # A wait beyond `give_up_s` is for that request, which fails, and not for all.
+                give_up_s = self._options.give_up_s
+                after = error.after if error.after <= give_up_s else 0.0
+                pause_s = min(after + self._pause_s(endpoint, LONGEST_PAUSE_S), give_up_s)
+                endpoint.rests_until = self._clock() + pause_s
 
-    def set_aside(self, endpoint: Endpoint, reason: str) -> None:
-        """Send an address nothing until a probe reaches it, as where it cannot be reached."""
-        endpoint.reason = reason
-        if endpoint.aside_since is None:
-            endpoint.aside_since = self._clock()
-            endpoint.recovery = asyncio.ensure_future(self._recover(endpoint))
-            self._changed.set()
+    def not_reached(self, endpoint: Endpoint, reason: str) -> None:
+        now, endpoint.reason = self._clock(), reason
+        if endpoint.down_since is None:
+            endpoint.down_since = now
             if not self.only_one:
-                left = sum(each.aside_since is None for each in self.all)
+                left = sum(each.down_since is None for each in self.all)
                 text = "%s is set aside (%s): %d of %d servers carry on"
                 _log.warning(text, endpoint.base, reason, left, len(self.all))
-        if all(each.aside_since is not None for each in self.all):
-            waited_s = self._clock() - endpoint.aside_since
-            self.waits.report(reason, waited_s, self._options.patience_s)
+        if not now < endpoint.rests_until < inf:  # As for those that were under way together.
+            endpoint.failures += 1
+            longest_s = LONGEST_POLL_INTERVAL_S if self.only_one else LONGEST_PAUSE_S
+            endpoint.rests_until = now + self._pause_s(endpoint, longest_s)
+        self._changed.set()
+        if all(each.down_since is not None for each in self.all):
+            self.report_wait(reason, now - endpoint.down_since, self._options.patience_s)
 
-    async def close(self) -> None:
-        tasks = [each.recovery for each in self.all if each.recovery is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _recover(self, endpoint: Endpoint) -> None:
-        longest_s = LONGEST_POLL_INTERVAL_S if self.only_one else LONGEST_PAUSE_S
-        for number in count(max(0, endpoint.failures - _FAILURES)):
-            await asyncio.sleep(self._pause_s(number, longest_s))
-            if await self._probe(endpoint):
-                break
-        self._use_again(endpoint)  # One more failure sets it aside for longer.
+    def report_wait(self, reason: str, waited_s: float, longest_s: float) -> None:
+        """Log now and then what all requests wait for, how long already, and how long at most."""
+        now = self._clock()
+        if waited_s >= _FIRST_LOGGED_S and now - self._logged >= _LOG_INTERVAL_S:
+            self._logged = now
+            waited = f"{waited_s:.0f} s of {longest_s:g} s"
+            _log.warning("waiting for %s (%s): %s", self.name, reason, waited)
 
     def _use_again(self, endpoint: Endpoint) -> None:
-        if endpoint.aside_since is None:
-            return
-        endpoint.aside_since = None
-        if endpoint.recovery is not asyncio.current_task() and endpoint.recovery is not None:
-            endpoint.recovery.cancel()
-        if not self.only_one:
-            _log.info("%s is used again", endpoint.base)
-        self._changed.set()
+        if endpoint.down_since is not None:
+            endpoint.down_since, endpoint.rests_until = None, -inf
+            if not self.only_one:
+                _log.info("%s is used again", endpoint.base)
+            self._changed.set()
 
-    def _pause_s(self, number: int, longest_s: float) -> float:
+    def _pause_s(self, endpoint: Endpoint, longest_s: float) -> float:
         # Not seeded: it affects when a request is sent, never the answer.
-        longest = min(longest_s, self._options.back_off_s * 2.0 ** min(number, 30))
-        return longest * random.uniform(0.5, 1)
-
-
-# --- A line in the log now and then while all requests wait ---------------------------
-
-_FIRST_S = 2.0
-"""A shorter wait is not worth a line."""
-_INTERVAL_S = 15.0
-
-
-class WaitLog:
-    """Logs what is waited for, how long already, and how long at most."""
-
-    def __init__(
-        self,
-        address: str,
-        *,
-        log: Callable[[str], object] = _log.warning,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._address, self._log, self._clock = address, log, clock
-        self._logged = -inf
-
-    def report(self, reason: str, waited_s: float, longest_s: float) -> None:
-        now = self._clock()
-        if waited_s < _FIRST_S or now - self._logged < _INTERVAL_S:
-            return
-        self._logged = now
-        self._log(f"waiting for {self._address} ({reason}): {waited_s:.0f} s of {longest_s:g} s")
+        doubled_s = self._options.back_off_s * 2.0 ** min(endpoint.failures - 1, 30)
+        return min(longest_s, doubled_s) * random.uniform(0.5, 1)
 
 
 # --- Limits of requests and tokens per minute, over all addresses of a client ---------
@@ -233,8 +201,6 @@ class _UsageBody(BaseModel):
 
 @dataclass(eq=False)
 class Admission:
-    """A request that may be sent."""
-
     at: float  # when it was admitted, in seconds of the event loop
     tokens: int  # that count for it, for a minute
 

@@ -67,23 +67,18 @@ def key_of(body: Mapping[str, Any], revision: str) -> bytes:
 
 
 def user_cache() -> Path:
-    """The cache of answers in the user's cache folder."""
     return in_user_cache("scores.answers")
 
 
 def open_cache(path: Path, *, writes: bool = True) -> AnswerCache:
-    """The cache of answers at a path; see `AnswerCache`."""
     right = "set `cache` to another path, or to null to keep no scores"
     return AnswerCache(path, "scores", right, writes=writes)
 
 
 @dataclass(frozen=True, eq=False)
 class ScoringRequest:
-    """How a response is scored, and how the answer is read.
-
-    One of the `sent` is sent after the other, each with another seed, until `read` gives the scores
-    instead of a MalformedError.
-    """
+    """How a response is scored: one of the `sent` after the other, each with another seed, until
+    `read` gives the scores instead of a MalformedError."""
 
     key: bytes  # the same for requests with the same answer
     sent: Sequence[Request[ScorerAnswer]]
@@ -91,8 +86,6 @@ class ScoringRequest:
 
 
 class ScoringOutcome(NamedTuple):
-    """The outcome of a scoring request."""
-
     scores: tuple[float, ...] | None  # one for each dimension; None if they are missing
     reason: str | None = None  # why they are missing: a slug of `REASONS`
     detail: str = ""  # the message of the failure
@@ -118,7 +111,6 @@ def open_judge(server: ServerOptions, cache: Path | None) -> Judge:
 
 
 def release(server: ServerOptions, cache: Path | None) -> None:
-    """Close that judge, if it is open."""
     with _opening:
         judge = _open.pop((server, cache), None)
     if judge:
@@ -152,13 +144,11 @@ class Judge:
     def outcomes(
         self, requests: Iterable[ScoringRequest], probe: Request[ScorerAnswer], *, fail: bool
     ) -> Iterator[tuple[int, ScoringOutcome]]:
-        """Yield the outcome of each request with its index, as they finish; each index once.
+        """The outcome of each request with its index, as they finish.
 
-        Args:
-            requests: taken in the thread that iterates, as slots of `concurrency` become free.
-            probe: a short request of the same kind.
-            fail: whether a server that is down is an EngineError; otherwise the outcome is
-                `scorer_unreachable`.
+        Requests are taken in the thread that iterates, as slots of `concurrency` become free.
+        Whether a server that is down is an error: `fail`; otherwise the outcome is
+        `scorer_unreachable`.
         """
 
         @asynccontextmanager

@@ -42,8 +42,6 @@ _NAMES = ("question", "response", "reference", "answer", "prompt")
 
 
 class RawAnswer(NamedTuple):
-    """What a scorer answered about a row."""
-
     text: str  # as it came; of a request that got none, the message of the failure
     reason: str | None  # why there is no score; None where there is one
 
@@ -120,11 +118,8 @@ class ScoringMapper(ResumableOperator):
         _first_failures.clear()
 
     def raw_answers(self, table: pa.Table) -> list[RawAnswer | None]:
-        """What is kept of the scorer's answers about some rows, by their requests; nothing is sent.
-
-        Returns:
-            One for each row; None where nothing is kept, or the scorer was not needed.
-        """
+        """What is kept of the scorer's answers about some rows; nothing is sent. None where nothing
+        is kept, or the scorer was not needed."""
         file = self._cache_file()
         cache = None if file is None or not has_answers(file) else _opened(file)
         if cache is None:
@@ -189,7 +184,6 @@ def _kept(cache: AnswerCache, key: bytes) -> RawAnswer | None:
 
 
 def summed_notes(outcomes: Sequence[ScoringOutcome]) -> dict[str, float]:
-    """The figures of all outcomes, added up."""
     notes = Counter[str]()
     for outcome in outcomes:
         notes.update(outcome.notes)
@@ -197,11 +191,7 @@ def summed_notes(outcomes: Sequence[ScoringOutcome]) -> dict[str, float]:
 
 
 def texts_of(table: pa.Table, name: str) -> list[str | None]:
-    """A column as texts.
-
-    Raises:
-        DataError: it holds something else.
-    """
+    """A column as texts; a DataError if it holds something else."""
     kind = table[name].type
     if pa.types.is_nested(kind):
         raise DataError(f"column '{name}' is {kind}, not text", "give strings")
@@ -336,11 +326,7 @@ class JudgedMapper(ChatFields, ScoringMapper):
 
 
 def questions_of(prompts: pa.ChunkedArray) -> list[str]:
-    """Each prompt as one text.
-
-    Raises:
-        DataError: the column does not hold chats.
-    """
+    """Each prompt as one text; a DataError if the column does not hold chats."""
     kind = prompts.type
     if not (pa.types.is_null(kind) or is_chat(kind)):
         right = "prompt_template_mapper makes prompts: lists of messages with role and content"

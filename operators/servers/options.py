@@ -151,10 +151,8 @@ class Options(Config):
 
 
 def refuse_credentials(field: str, address: str) -> None:
-    """Refuse an address with a user: addresses are in logs, reports and caches.
-
-    By a RecipeError: pydantic would make a line of a ValueError that shows the password.
-    """
+    """Refuse an address with a user, which would be in logs, reports and caches: by a RecipeError,
+    because pydantic would show the password in the line that it makes of a ValueError."""
     if re.match(r"(?:[^/]*//)?[^/?#]*@", address):
         found = f"{field} has a user name or a password before an '@'"
         raise RecipeError(found, "take it out; api_key_env names the variable with a server's key")
@@ -234,7 +232,6 @@ class ScorerOptions(Dialect, ServerOptions):
 
 
 def dialect_of(options: ServerOptions) -> Dialect:
-    """How the server of some options differs from others."""
     if isinstance(options, Dialect):
         return options
     return options.server if isinstance(options, DialectServer) else Dialect()

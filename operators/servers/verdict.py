@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import TypeAdapter
 
 from ..chats import answer_part
 from ..columns import component, component_columns
 from ..groups import Array
 from ..operator import Columns
 from .options import Dialect
-from .wire import ChatChoice, ChatCompletion, LogProb, ReportedUsage, parse_body
+from .wire import ChatCompletion, ReportedUsage, TokenLogProb, parse_body
 
 # --- A scorer's answer, as the server sends it and as the cache stores it -------------
 
@@ -27,8 +27,6 @@ _PLAIN = Dialect()
 
 
 class AnswerToken(NamedTuple):
-    """A token of an answer."""
-
     text: str  # as the server decodes it
     # the most probable tokens at its position, including itself, with their log-probabilities;
     # empty if the token contains no digit, because only those are used
@@ -51,29 +49,9 @@ STORED_ANSWER = TypeAdapter(ScorerAnswer)
 """As JSON, in caches."""
 
 
-class _TokenLogProb(LogProb):
-    token: str
-
-
-class _ScoredToken(_TokenLogProb):
-    top_logprobs: list[_TokenLogProb] = Field(default_factory=list)
-
-
-class _ScorerLogProbs(BaseModel):
-    content: list[_ScoredToken] | None = None
-
-
-class _ScorerChoice(ChatChoice):
-    logprobs: _ScorerLogProbs | None = None
-
-
-class _ScorerCompletion(ChatCompletion[_ScorerChoice]):
-    usage: ReportedUsage | None = None
-
-
 def read_answer(body: bytes, dialect: Dialect = _PLAIN) -> ScorerAnswer:
     """The answer in the body of a chat completion; an AttemptError if there is no usable one."""
-    completion = parse_body(_ScorerCompletion, body)
+    completion = parse_body(ChatCompletion, body)
     choice, usage = completion.the_choice(dialect), completion.usage or ReportedUsage()
     content = None if choice.logprobs is None else choice.logprobs.content
     return ScorerAnswer(
@@ -86,7 +64,7 @@ def read_answer(body: bytes, dialect: Dialect = _PLAIN) -> ScorerAnswer:
     )
 
 
-def _token(each: _ScoredToken) -> AnswerToken:
+def _token(each: TokenLogProb) -> AnswerToken:
     if not _DIGIT.search(each.token):
         return AnswerToken(each.token, ())
     top = {other.token: other.logprob for other in each.top_logprobs}
@@ -138,15 +116,11 @@ _ONE_DIGIT = re.compile(r"[^0-9]*([0-9])[^0-9]*")
 
 
 class MalformedError(Exception):
-    """A verdict that does not have the requested form."""
-
     def __init__(self, why: str, text: str) -> None:
         super().__init__(f"{why}: {' '.join(text.split())[:200] or 'empty'}")
 
 
 class VerdictForm(NamedTuple):
-    """What a verdict says of each name."""
-
     read: Callable[[Any], float | None]  # None: it does not say that
     right: str  # such as "true or false"
     within: str = ""  # the field whose object has the names; empty: the verdict itself has them
@@ -184,22 +158,15 @@ def read_verdict(
 ) -> tuple[float, ...]:
     """What the last JSON object that has one of the names says of each of them, in that form.
 
-    Text around it does not matter, nor do further fields. What the scorer thinks before, up to
-    `</think>`, is no part of the answer.
+    Text around it does not matter, nor do further fields, nor what stands before `</think>`. An
+    `expected` score is the mean of the scores from 1 to 5, weighted by their probabilities. A
+    MalformedError where there is no such object, it lacks a name, or another object says something
+    else: it may be a quotation of what is judged.
 
-    Args:
-        expected: return the mean of the scores from 1 to 5, weighted by their probabilities,
-            instead of the sampled score.
-
-    Raises:
-        MalformedError: there is no such object, it does not say that of each name, or another
-            object says something else: it may be a quotation of what is judged.
-
-    Example:
-        >>> read_verdict(ScorerAnswer('{"accuracy": 4}', "stop"), ["accuracy"])
-        (4.0,)
-        >>> read_verdict(ScorerAnswer('Same. {"correct": true}', "stop"), ["correct"], DECISION)
-        (1.0,)
+    >>> read_verdict(ScorerAnswer('{"accuracy": 4}', "stop"), ["accuracy"])
+    (4.0,)
+    >>> read_verdict(ScorerAnswer('Same. {"correct": true}', "stop"), ["correct"], DECISION)
+    (1.0,)
     """
     if answer.finish_reason == "length":
         raise MalformedError("it is truncated at max_tokens", answer.text)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from enum import Enum
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import BaseModel, FiniteFloat, ValidationError, model_validator
 
@@ -31,7 +31,7 @@ _LONGEST_KIND = 40  # characters of one that is not known
 
 
 class ChatMessage(BaseModel):
-    """The message of a choice in a chat completion."""
+    """The message of a choice in a chat completion, in whatever fields the server has put it."""
 
     # its text, without what the server gives apart from it; empty where the model wrote none, None
     # where there is no message or only tool calls
@@ -125,7 +125,6 @@ def _calls(tool_calls: Any) -> Iterator[str]:
 # --- Answers, and what an error means -------------------------------------------------
 
 WireModel = TypeVar("WireModel", bound=BaseModel)
-ChoiceT = TypeVar("ChoiceT", bound="ChatChoice")
 _BUSY = frozenset({408, 425, 429})
 _UNSUPPORTED = frozenset({501, 505})  # Not implemented, and the like: retrying cannot help.
 _REFUSED = frozenset({400, 413, 414, 422, 451})
@@ -192,8 +191,6 @@ class AttemptError(Exception):
 
 
 class HttpResponse(NamedTuple):
-    """A response by HTTP."""
-
     status: int
     body: bytes
     retry_after: str = ""
@@ -212,13 +209,8 @@ def endpoint(base: str, api: Api) -> str:
 
 
 def check_status(response: HttpResponse, base: str) -> None:
-    """Pass a response with status 200.
-
-    Raises:
-        AttemptError: another attempt or another prompt may succeed.
-        EngineError: no attempt can succeed; the address or the key is wrong, or the key has no
-            credit left.
-    """
+    """Pass a response with status 200. An AttemptError may pass with another attempt or prompt; an
+    EngineError never does: the address or the key is wrong, or has no credit left."""
     status = response.status
     if status == 200:
         return
@@ -268,7 +260,6 @@ def _error(status: int | None, body: bytes, base: str, message: str) -> AttemptE
 def model_not_found(
     model: str, url: str, models: HttpResponse, hint: str, place: str = ""
 ) -> EngineError:
-    """The error to raise if posting to `url` gives 404."""
     server = f"the server {place}" if place else "the server"
     known = served_models(models)
     if not known:
@@ -339,19 +330,34 @@ def _seconds(retry_after: str) -> float:
         return 0.0
 
 
-class ChatChoice(BaseModel):
-    """A choice in a chat completion."""
+class ReportedUsage(BaseModel):
+    """What a server reports to have used for a request."""
 
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class TokenLogProb(BaseModel):
+    token: str = ""
+    logprob: FiniteFloat
+    top_logprobs: tuple[TokenLogProb, ...] = ()
+
+
+class LogProbs(BaseModel):
+    content: list[TokenLogProb] | None = None
+
+
+class ChatChoice(BaseModel):
     message: ChatMessage
     finish_reason: str | None = None
+    logprobs: LogProbs | None = None
 
 
-class ChatCompletion(BaseModel, Generic[ChoiceT]):
-    """A chat completion."""
+class ChatCompletion(BaseModel):
+    choices: list[ChatChoice]
+    usage: ReportedUsage | None = None
 
-    choices: list[ChoiceT]
-
-    def the_choice(self, dialect: Dialect = _PLAIN) -> ChoiceT:
+    def the_choice(self, dialect: Dialect = _PLAIN) -> ChatChoice:
         """Its only choice, which ended by itself (`stop`) or was cut off (`length`); an
         AttemptError if there is no such choice, or the model refuses to answer."""
         if len(self.choices) != 1:
@@ -364,27 +370,9 @@ class ChatCompletion(BaseModel, Generic[ChoiceT]):
         return choice.model_copy(update={"finish_reason": ending})
 
 
-class ReportedUsage(BaseModel):
-    """What a server reports to have used for a request."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-
-class LogProb(BaseModel):
-    """The log-probability of a token."""
-
-    logprob: FiniteFloat
-
-
 def parse_body(kind: type[WireModel], body: bytes) -> WireModel:
-    """The body of an answer, as a model of that kind.
-
-    Half a pair of surrogates, as of an emoji that was cut, is a `?` in it.
-
-    Raises:
-        AttemptError: the body is something else.
-    """
+    """The body of an answer as a model of that kind, or an AttemptError. Half a pair of surrogates,
+    as of an emoji that was cut, is a `?` in it."""
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
@@ -408,7 +396,6 @@ def check_not_refused(refusal: str | None, finish_reason: str | None) -> None:
 
 
 def bad_response(detail: str, right: str = "") -> AttemptError:
-    """The error to raise if an answer is not what was requested."""
     return AttemptError("bad_response", detail, RetryClass.BAD_ANSWER, right=right)
 
 

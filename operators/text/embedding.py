@@ -9,9 +9,7 @@ library.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from functools import lru_cache
 from threading import Lock
 from typing import Any, Literal, NamedTuple
@@ -33,16 +31,9 @@ from .tokens import Text, blocks, shingles, tokens_of
 
 
 class TextBatch(NamedTuple):
-    """Texts that go through the model together."""
-
     rows: list[int]  # their places among the texts of the call
     length: int  # in tokens, to which each is padded
     copies: int = 0  # of the first text, which fill the batch up
-
-    @property
-    def tokens(self) -> int:
-        """Tokens that the model computes, padding and copies included."""
-        return (len(self.rows) + self.copies) * self.length
 
 
 Batching = Callable[[Array, int], Iterator[TextBatch]]
@@ -81,9 +72,8 @@ def of_similar_length(lengths_N: Array, longest: int) -> Iterator[TextBatch]:
     `TOKEN_BUDGET` tokens, and before a text that would be padded by more than a third of its
     length: a launch more costs less than that.
 
-    Example:
-        >>> [batch.rows for batch in of_similar_length(np.array([9, 100, 10, 90]), 512)]
-        [[1, 3], [2, 0]]
+    >>> [batch.rows for batch in of_similar_length(np.array([9, 100, 10, 90]), 512)]
+    [[1, 3], [2, 0]]
     """
     order = np.argsort(-lengths_N, kind="stable").tolist()
     rows, length = list[int](), 0
@@ -107,28 +97,24 @@ AttentionKind = Literal["bidirectional", "causal"]
 
 
 class ModelOptions(NamedTuple):
-    """How a model is loaded, where its own files do not say it or are not to be followed."""
+    """Which model is loaded, and how, where its own files do not say it or are not followed.
 
-    # which tokens see which; None: as `is_causal` in its config.json says
-    attention: AttentionKind | None = None
-    # how the vectors of tokens become one; None: as its own pooling module says
-    pooling: PoolingMode | None = None
-    append_eos: bool = False  # ends each text with the EOS token, also where the tokenizer does not
-    # is put before each text; None: the model's default prompt, if it has one
-    prompt: str | None = None
-    trust_remote_code: bool = False  # runs the code that comes with the model
-
-
-BY_ITS_OWN_FILES = ModelOptions()
-
-
-def load_model(model: str, dtype: EmbeddingDtype, device: str | None, options: ModelOptions) -> Any:
-    """Return a `SentenceTransformer` in evaluation mode.
-
-    Raises:
-        RecipeError: the library or the model is missing, or the model that was loaded is not the
-            one that its files or the options describe.
+    `EmbeddingFields` documents the fields.
     """
+
+    model: str
+    dtype: EmbeddingDtype = "float32"
+    device: str | None = None
+    attention: AttentionKind | None = None
+    pooling: PoolingMode | None = None
+    append_eos: bool = False
+    prompt: str | None = None
+    trust_remote_code: bool = False
+
+
+def load_model(options: ModelOptions) -> Any:
+    """A `SentenceTransformer` in evaluation mode; a RecipeError if the library or the model is
+    missing, or the model is not the one that its files or the options describe."""
     _check_installed()
     import torch
     from sentence_transformers import SentenceTransformer
@@ -136,23 +122,24 @@ def load_model(model: str, dtype: EmbeddingDtype, device: str | None, options: M
     is_causal = {"is_causal": options.attention == "causal"} if options.attention else {}
     try:
         loaded = SentenceTransformer(
-            model,
-            device=device,
+            options.model,
+            device=options.device,
             trust_remote_code=options.trust_remote_code,
-            model_kwargs={"dtype": getattr(torch, dtype)},
+            model_kwargs={"dtype": getattr(torch, options.dtype)},
             config_kwargs=is_causal,
         ).eval()
     except Exception as error:  # Code that comes with a model raises anything.
         if not (options.trust_remote_code or isinstance(error, OSError | ValueError)):
             raise
-        raise _does_not_load(model, error, options) from error
+        raise _does_not_load(error, options) from error
     if is_causal and loaded.transformers_model is not None:
         # transformers drops `config_kwargs` whose names are not in the model's config.json.
         loaded.transformers_model.config.update(is_causal)
     if options.pooling is not None:
-        _set_pooling(loaded, model, options.pooling)
-    _end_with_eos(loaded, model, options)
-    _check_attention(loaded, model, options)
+        _set_pooling(loaded, options)
+    _end_with_eos(loaded, options)
+    if loaded.transformers_model is not None:
+        _check_attention(loaded, options)
     return loaded
 
 
@@ -160,22 +147,8 @@ def _check_installed() -> None:
     needs("backend sentence_transformers", "rejuice[embed]", "torch", "sentence_transformers")
 
 
-def default_prompt(loaded: Any) -> str:
-    """Return the prompt that the model's own files put before each text; empty: none."""
-    name = loaded.default_prompt_name
-    return (loaded.prompts.get(name) or "") if name else ""
-
-
-def prompt_length(loaded: Any, prompt: str) -> int | None:
-    """Tokens of the prompt that the model's pooling leaves out; None: it leaves out none."""
-    if not prompt or all(getattr(module, "include_prompt", True) for module in loaded):
-        return None
-    length: int | None = loaded[0].preprocess(["x"], prompt=prompt).get("prompt_length")
-    return length
-
-
-def _does_not_load(model: str, error: Exception, options: ModelOptions) -> RecipeError:
-    found = f"embedding model '{model}' does not load: {first_line(error).rstrip('.')}"
+def _does_not_load(error: Exception, options: ModelOptions) -> RecipeError:
+    found = f"embedding model '{options.model}' does not load: {first_line(error).rstrip('.')}"
     right = (
         "set model to a folder or to the name of a sentence-transformers model that is "
         "downloaded or can be"
@@ -187,26 +160,23 @@ def _does_not_load(model: str, error: Exception, options: ModelOptions) -> Recip
     return RecipeError(found, right)
 
 
-def _set_pooling(loaded: Any, model: str, pooling: PoolingMode) -> None:
+def _set_pooling(loaded: Any, options: ModelOptions) -> None:
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     for place, module in enumerate(loaded):
         if isinstance(module, Pooling):
             dimension, include_prompt = module.embedding_dimension, module.include_prompt
-            loaded[place] = Pooling(dimension, pooling, include_prompt)
+            loaded[place] = Pooling(dimension, options.pooling, include_prompt)
             return
-    raise RecipeError(
-        f"embedding model '{model}' has no pooling module, which pooling: {pooling} would change",
-        "leave pooling out",
-    )
+    found = f"embedding model '{options.model}' has no pooling module"
+    would = f"which pooling: {options.pooling} would change"
+    raise RecipeError(f"{found}, {would}", "leave pooling out")
 
 
-def _end_with_eos(loaded: Any, model: str, options: ModelOptions) -> None:
-    """Append the EOS token where it is wanted and the tokenizer does not do it by itself.
-
+def _end_with_eos(loaded: Any, options: ModelOptions) -> None:
+    """Append the EOS token where it is wanted and the tokenizer does not do it by itself:
     transformers ignores `add_eos_token` of a tokenizer_config.json that has a tokenizer.json beside
-    it, as that of GTE-Qwen2, whose own tokenizer class would append it.
-    """
+    it."""
     from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
     tokenizer = loaded.tokenizer
@@ -220,7 +190,7 @@ def _end_with_eos(loaded: Any, model: str, options: ModelOptions) -> None:
     tokenizer.add_eos_token = True
     if eos is None or tokenizer(_PROBE)["input_ids"] != [*ids, eos]:
         raise RecipeError(
-            f"the tokenizer of embedding model '{model}' cannot append an EOS token",
+            f"the tokenizer of embedding model '{options.model}' cannot append an EOS token",
             "set append_eos: false, or trust_remote_code: true if it has code of its own",
         )
 
@@ -228,45 +198,34 @@ def _end_with_eos(loaded: Any, model: str, options: ModelOptions) -> None:
 _PROBE = "one two three four five six"
 
 
-def _check_attention(loaded: Any, model: str, options: ModelOptions) -> None:
-    """Check that tokens see those that they are meant to see, by what the model computes."""
-    transformer = loaded.transformers_model
-    if transformer is None:
-        return
-    wanted = options.attention
+def _check_attention(loaded: Any, options: ModelOptions) -> None:
+    """Check that tokens see those that they are meant to see, by what the model computes; where
+    nothing says which, that it is no class of transformers in place of one of the model's own."""
+    transformer, wanted = loaded.transformers_model, options.attention
     if wanted is None and getattr(transformer.config, "is_causal", None) is False:
         wanted = "bidirectional"
-    if wanted is None:
-        _check_code(transformer, model)
-        return
-    if attention_kinds(loaded) != {wanted}:
+    kind = type(transformer)
+    found = f"embedding model '{options.model}' was loaded as {kind.__name__}"
+    if wanted is not None and attention_kinds(loaded) != {wanted}:
         source = "attention" if options.attention else "is_causal: false in its config.json"
         raise RecipeError(
-            f"embedding model '{model}' was loaded as {type(transformer).__name__}, whose "
-            f"attention is not {wanted}, as {source} says",
+            f"{found}, whose attention is not {wanted}, as {source} says",
             "another version of transformers, or trust_remote_code: true if it has code of its own",
+        )
+    own = (getattr(transformer.config, "auto_map", None) or {}).get("AutoModel")
+    if wanted is None and own and kind.__module__.startswith("transformers."):
+        raise RecipeError(
+            f"{found} of transformers, which may differ from {str(own).split('--')[-1]}, the class "
+            "that comes with it",
+            "set attention to what its card says, bidirectional or causal, or trust_remote_code: "
+            "true after reading its code",
         )
 
 
-def _check_code(transformer: Any, model: str) -> None:
-    """Refuse a class of transformers in place of the one that comes with the model."""
-    own = (getattr(transformer.config, "auto_map", None) or {}).get("AutoModel")
-    if own is None or not type(transformer).__module__.startswith("transformers."):
-        return
-    raise RecipeError(
-        f"embedding model '{model}' comes with a class of its own, {str(own).split('--')[-1]}, and "
-        f"was loaded as {type(transformer).__name__} of transformers, which may differ from it",
-        "set attention to what its card says, bidirectional or causal, or trust_remote_code: true "
-        "after reading its code",
-    )
-
-
 def attention_kinds(loaded: Any) -> set[AttentionKind]:
-    """Return the kinds of attention that the model computes, without padding and with it.
-
-    A text whose last token is changed leaves the vectors of the tokens before it as they were, to
-    the bit, if and only if these do not see it.
-    """
+    """What the model computes, without padding and with it: a text whose last token is changed
+    leaves the vectors of the tokens before it as they were, to the bit, only if they do not see
+    it."""
     ids: list[int] = loaded.tokenizer(_PROBE)["input_ids"]
     other = next(token for token in ids if token != ids[-1])
     found = set[AttentionKind]()
@@ -277,7 +236,7 @@ def attention_kinds(loaded: Any) -> set[AttentionKind]:
 
 
 def _early(loaded: Any, texts: Sequence[Sequence[int]]) -> Any:
-    """Return the vectors of the first text's tokens, without its last."""
+    """The vectors of the first text's tokens, without its last."""
     import torch
 
     features = loaded.tokenizer.pad({"input_ids": list(map(list, texts))}, return_tensors="pt")
@@ -295,87 +254,49 @@ _UNLIMITED = 1 << 30  # tokens; transformers has 10**30 for no limit, which toke
 class SentenceEmbedder:
     """A sentence-transformers model as an embedder, for many threads.
 
-    Equal texts are embedded once, and vectors are cached by text. Texts of threads that wait for
-    the model go through it together.
-
-    On a CPU a text has the same vector in any batch, to the bit, on one machine: see
-    `of_fixed_shape`. On other devices texts are batched by length, without filling, and the last
-    bits of a vector depend on the texts in its batch.
-
-    Args:
-        model: name or folder.
-        dtype: data type of the model; bfloat16 is twice as fast on processors that support it.
-        device: None leaves the choice to the library.
-        options: how it is loaded.
-
-    Attributes:
-        batching: how texts are put into batches.
-        text_tokens: tokens of the texts that went through the model.
-        computed_tokens: tokens that the model has computed for them, with padding and copies.
-
-    Raises:
-        RecipeError: the library or the model is missing, or it is not what its files describe.
+    Equal texts are embedded once, and vectors are cached by text. On a CPU a text has the same
+    vector in any batch, to the bit, on one machine: see `of_fixed_shape`. On other devices texts
+    are batched by length, without filling, and the last bits of a vector depend on its batch.
     """
 
     CACHE_BYTES = 256 << 20
 
-    def __init__(
-        self,
-        model: str,
-        dtype: EmbeddingDtype = "float32",
-        device: str | None = None,
-        options: ModelOptions = BY_ITS_OWN_FILES,
-    ) -> None:
-        self._model = load_model(model, dtype, device, options)
-        self._prompt = default_prompt(self._model) if options.prompt is None else options.prompt
-        self._prompt_length = prompt_length(self._model, self._prompt)
+    def __init__(self, options: ModelOptions) -> None:
+        self._model = load_model(options)
+        own = self._model.prompts.get(self._model.default_prompt_name)
+        self._prompt: str = (own or "") if options.prompt is None else options.prompt
+        self._prompt_length = self._left_out()
         on_cpu = self._model.device.type == "cpu"
         self.batching: Batching = of_fixed_shape if on_cpu else of_similar_length
-        self.text_tokens = self.computed_tokens = 0
-        self._cache: OrderedDict[bytes, Array] = OrderedDict()
+        self._cache = dict[bytes, Array]()
         # Neither the cache nor a tokenizer is thread-safe; torch uses all cores for one thread.
         self._lock = Lock()
-        self._waiting: deque[_WaitingTexts] = deque()
 
     def __call__(self, texts: Sequence[str]) -> Array:
         """float32[N, D], unit norm."""
-        own = _WaitingTexts(texts, Future())
-        self._waiting.append(own)
-        with self._lock:
-            if not own.vectors.done():
-                self._embed_waiting()
-        return own.vectors.result()
-
-    @property
-    def useful_share(self) -> float:
-        """Tokens of texts, as a share of those that the model has computed."""
-        return self.text_tokens / self.computed_tokens if self.computed_tokens else 1.0
-
-    def _embed_waiting(self) -> None:
-        """Embed what all threads wait for, in one go."""
-        calls = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        try:
-            vectors = self._vectors([text for call in calls for text in call.texts])
-        except BaseException as error:
-            for call in calls:
-                call.vectors.set_exception(error)
-            return
-        ends = np.cumsum([len(call.texts) for call in calls])
-        for call, part in zip(calls, np.split(vectors, ends[:-1]), strict=True):
-            call.vectors.set_result(part)
-
-    def _vectors(self, texts: Sequence[str]) -> Array:
         keys = [xxhash.xxh3_128_digest(text.encode("utf-8", "surrogatepass")) for text in texts]
         wanted = dict(zip(keys, texts, strict=True))
-        known = {key: self._cache[key] for key in wanted if key in self._cache}
-        fresh = [key for key in wanted if key not in known]
-        if fresh:
-            vectors = self._encode([wanted[key] for key in fresh])
-            known.update(zip(fresh, vectors, strict=True))
-        self._keep(known)
+        with self._lock:
+            known = {key: self._cache[key] for key in wanted if key in self._cache}
+            if fresh := [key for key in wanted if key not in known]:
+                vectors = self._encode([wanted[key] for key in fresh])
+                # A slice would keep its whole batch in memory.
+                known |= {key: each.copy() for key, each in zip(fresh, vectors, strict=True)}
+            self._cache |= known
+            for vector in known.values():
+                if len(self._cache) * vector.nbytes > self.CACHE_BYTES:
+                    del self._cache[next(iter(self._cache))]  # The oldest one.
         if not texts:
             return np.zeros((0, self._model.get_embedding_dimension() or 0), np.float32)
         return np.stack([known[key] for key in keys])
+
+    def _left_out(self) -> int | None:
+        """Tokens of the prompt that the model's pooling leaves out; None: it leaves out none."""
+        modules = self._model
+        if not self._prompt or all(getattr(each, "include_prompt", True) for each in modules):
+            return None
+        length: int | None = modules[0].preprocess(["x"], prompt=self._prompt).get("prompt_length")
+        return length
 
     def _encode(self, texts: list[str]) -> Array:
         tokenizer = self._model.tokenizer
@@ -384,14 +305,11 @@ class SentenceEmbedder:
         tokens = tokenizer(prompted, truncation=True, max_length=longest)["input_ids"]
         lengths_N = np.array([len(ids) for ids in tokens], np.int64)
         # Results stay on the device until all batches are under way.
-        made = [
-            (batch, self._forward(batch, tokens)) for batch in self.batching(lengths_N, longest)
-        ]
+        batches = self.batching(lengths_N, longest)
+        made = [(batch, self._forward(batch, tokens)) for batch in batches]
         vectors = np.empty((len(texts), made[0][1].shape[1]), np.float32)
         for batch, found in made:
             vectors[batch.rows] = found.cpu().numpy()
-            self.computed_tokens += batch.tokens
-        self.text_tokens += int(lengths_N.sum())
         return vectors
 
     def _forward(self, batch: TextBatch, tokens: Sequence[list[int]]) -> Any:
@@ -413,21 +331,6 @@ class SentenceEmbedder:
             made = self._model(features)["sentence_embedding"]
             return normalize(made.float(), dim=1)[: len(batch.rows)]
 
-    def _keep(self, vectors: dict[bytes, Array]) -> None:
-        for key, vector in vectors.items():
-            if key not in self._cache:
-                self._cache[key] = vector.copy()  # a slice would keep its whole batch in memory
-            self._cache.move_to_end(key)
-            if len(self._cache) * vector.nbytes > self.CACHE_BYTES:
-                self._cache.popitem(last=False)
-
-
-class _WaitingTexts(NamedTuple):
-    """The texts of one call, and what becomes of them."""
-
-    texts: Sequence[str]
-    vectors: Future[Array]
-
 
 # --- Texts as unit vectors, and the similarities within groups of responses -----------
 
@@ -439,8 +342,6 @@ Backend = Literal["hashed_ngram", "sentence_transformers"]
 
 
 class EmbeddingFields(Config):
-    """The fields of operators that embed responses."""
-
     backend: Backend = "hashed_ngram"
     """`hashed_ngram` compares wording and needs no weights; `sentence_transformers` runs `model`
     and compares meaning. What they compute is on different scales."""
@@ -470,59 +371,38 @@ class EmbeddingFields(Config):
             raise ValueError("backend sentence_transformers needs model, a name or a folder")
         if self.backend == "hashed_ngram" and self.model is not None:
             raise ValueError("model is only for backend sentence_transformers")
-        if self.backend == "hashed_ngram" and self._options() != BY_ITS_OWN_FILES:
-            names = ", ".join(ModelOptions._fields)
+        defaults = ModelOptions("")._asdict()
+        given = [name for name in _OF_MODELS if getattr(self, name) != defaults[name]]
+        if self.backend == "hashed_ngram" and given:
+            names = ", ".join(_OF_MODELS)
             raise ValueError(f"the fields {names} are only for backend sentence_transformers")
         return self
 
     def cache_key_fields(self) -> Mapping[str, Any]:
         # Fields at their defaults are left out, so that results of versions without them are found.
-        defaults = BY_ITS_OWN_FILES._asdict()
+        defaults = ModelOptions("")._asdict()
         fields = self.model_dump(mode="json")
-        return {k: v for k, v in fields.items() if k not in defaults or v != defaults[k]}
+        return {k: v for k, v in fields.items() if k not in _OF_MODELS or v != defaults[k]}
 
     def check_files(self) -> None:
         if self.backend == "sentence_transformers":
             _check_installed()
 
     def embedder(self) -> Embedder:
-        """Return the embedder of these fields; one per process, so that the model stays loaded.
-
-        Raises:
-            RecipeError: the library or the model is missing, or it is not what its files describe.
-        """
-        return embedder(self.backend, self.model, self.dtype, self.device, self._options())
-
-    def _options(self) -> ModelOptions:
-        return ModelOptions(**{name: getattr(self, name) for name in ModelOptions._fields})
+        """One per process, so that the model stays loaded; errors are those of `load_model`."""
+        if self.backend == "hashed_ngram":
+            return hashed_ngram
+        with _loading:  # Otherwise each worker thread would load the model.
+            return _loaded(ModelOptions(*(getattr(self, name) for name in ModelOptions._fields)))
 
 
-def embedder(
-    backend: Backend,
-    model: str | None = None,
-    dtype: EmbeddingDtype = "float32",
-    device: str | None = None,
-    options: ModelOptions = BY_ITS_OWN_FILES,
-) -> Embedder:
-    """Return the embedder of a configuration; one per process, so that the model stays loaded.
-
-    Raises:
-        RecipeError: the library or the model is missing, or it is not what its files describe.
-    """
-    if backend == "hashed_ngram" or model is None:
-        return hashed_ngram
-    with _loading:  # Otherwise each worker thread would load the model.
-        return _loaded(model, dtype, device, options)
-
-
+_OF_MODELS = ModelOptions._fields[3:]
 _loading = Lock()
 
 
 @lru_cache(maxsize=4)
-def _loaded(
-    model: str, dtype: EmbeddingDtype, device: str | None, options: ModelOptions
-) -> SentenceEmbedder:
-    return SentenceEmbedder(model, dtype, device, options)
+def _loaded(options: ModelOptions) -> SentenceEmbedder:
+    return SentenceEmbedder(options)
 
 
 class GroupGrams(NamedTuple):
@@ -538,11 +418,8 @@ _BLOCK_ROWS = 8192
 def group_grams(
     texts: pa.Array, groups: Groups, used_N: Array, embed: Embedder
 ) -> Iterator[GroupGrams]:
-    """Cosines of the texts of each group, for all groups of a size at once.
-
-    Raises:
-        OperatorError: a vector is zero or not finite.
-    """
+    """Cosines of the texts of each group, for all groups of a size at once; an OperatorError where
+    a vector is zero or not finite."""
     rows_R = np.flatnonzero(used_N)
     sizes_G = groups.sum(used_N)
     sizes_G = sizes_G[sizes_G > 0]
@@ -573,7 +450,7 @@ def _unit(vectors: Array) -> Array:
 
 
 def usable_texts(texts: pa.Array) -> Array:
-    """Return which texts are neither null nor blank, bool[N]."""
+    """Which texts are neither null nor blank, bool[N]."""
     return np.asarray(pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(texts), ""), False))
 
 
@@ -584,16 +461,13 @@ def hashed_ngram(texts: Sequence[str]) -> Array:
     """Embed texts by their words and pairs of neighbouring words, float32[N, DIMENSIONS].
 
     Each word and pair is hashed to one dimension and a sign, so that unrelated texts have cosine
-    0 on average, with a standard deviation of 0.03 (Weinberger et al., Feature hashing for large
-    scale multitask learning, https://arxiv.org/abs/0902.2206). Counts enter as their square
-    roots. There is no inverse document frequency, which would make a vector depend on the other
-    texts in the chunk.
+    0 on average, with a standard deviation of 0.03 (https://arxiv.org/abs/0902.2206). Counts enter
+    as their square roots. An inverse document frequency would make a vector depend on other texts.
     T tokens give 2 T - 1 features, an odd number, so they never cancel to the zero vector.
 
-    Example:
-        >>> vectors = hashed_ngram(["the answer is 4", "The answer is 4", "no idea"])
-        >>> (vectors[:2] @ vectors.T > 0.9).tolist()
-        [[True, True, False], [True, True, False]]
+    >>> vectors = hashed_ngram(["the answer is 4", "The answer is 4", "no idea"])
+    >>> (vectors[:2] @ vectors.T > 0.9).tolist()
+    [[True, True, False], [True, True, False]]
     """
     parts = [_hashed_block(text) for text in blocks(pa.array(texts, pa.large_string()))]
     return np.concatenate(parts) if parts else np.zeros((0, DIMENSIONS), np.float32)

@@ -68,13 +68,12 @@ class _Statement(NamedTuple):
 
 
 def arithmetic(text: str) -> Arithmetic:
-    """Return the statements in a text.
+    """The statements in a text.
 
-    Example:
-        >>> arithmetic("<think>12 + 5 = 17, 17 * 2 = 35.</think><answer>35</answer>")
-        Arithmetic(statements=2, false=1)
-        >>> arithmetic("If x + 3 = 7, then x = 4.")
-        Arithmetic(statements=0, false=0)
+    >>> arithmetic("<think>12 + 5 = 17, 17 * 2 = 35.</think><answer>35</answer>")
+    Arithmetic(statements=2, false=1)
+    >>> arithmetic("If x + 3 = 7, then x = 4.")
+    Arithmetic(statements=0, false=0)
     """
     if "=" not in text:
         return Arithmetic(0, 0)
@@ -102,7 +101,7 @@ def _pieces(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _starts_expression(text: str, start: int) -> bool:
-    """Return whether the run at `start` is not the continuation of something before it."""
+    """Whether the run at `start` is not the continuation of something before it."""
     before = text[start - 1 : start]
     if before.isspace():
         # After a word, a number starts an expression, a sign continues one: `y - 3 + 5 = 2`.
@@ -113,7 +112,6 @@ def _starts_expression(text: str, start: int) -> bool:
 
 @lru_cache(maxsize=1 << 16)
 def _count(piece: str, whole: bool) -> tuple[int, int]:
-    """Statements in a piece, and how many are false."""
     simple = _SIMPLE.fullmatch(piece)
     if simple and whole and int(simple[3]):
         return 1, not _holds(int(simple[1]), simple[2], int(simple[3]), int(simple[4]))
@@ -122,7 +120,6 @@ def _count(piece: str, whole: bool) -> tuple[int, int]:
 
 
 def _statements(piece: str, whole: bool) -> Iterator[_Statement]:
-    """Yield the statements in a piece."""
     sides = [_read(side) for side in piece.split("=")]
     if not whole:
         sides[0] = []
@@ -142,11 +139,10 @@ def equations(text: str) -> tuple[str, ...]:
     of a sum or of the factors of a product make no difference, nor does how a true result is
     rounded.
 
-    Example:
-        >>> equations("5 + 12 = <<5+12=17>>17 apples cost 17 x $2.50 = $42.50.")
-        ('12+5=17', '17*2.5=42.5')
-        >>> equations("34 = 2 * (12 + 5), and 10 / 3 = 3.33, so 2 + 2 = 5")
-        ('(12+5)*2=34', '10/3=3.33333', '2+2=5')
+    >>> equations("5 + 12 = <<5+12=17>>17 apples cost 17 x $2.50 = $42.50.")
+    ('12+5=17', '17*2.5=42.5')
+    >>> equations("34 = 2 * (12 + 5), and 10 / 3 = 3.33, so 2 + 2 = 5")
+    ('(12+5)*2=34', '10/3=3.33333', '2+2=5')
     """
     found = dict[str, None]()
     for piece, whole in _pieces(text) if "=" in text else ():
@@ -165,7 +161,7 @@ def _written(statement: _Statement) -> str:
 
 
 def _number_text(value: Fraction) -> str:
-    """Return a decimal number; one without an end is rounded to six digits."""
+    """A decimal number; one without an end is rounded to six digits."""
     rest = value.denominator
     for prime in (2, 5):
         while rest % prime == 0:
@@ -177,7 +173,7 @@ def _number_text(value: Fraction) -> str:
 
 
 def _sum_text(left: _Terms) -> str:
-    """Return a sum in one way of writing; `left` is taken from its end, as by `_sum`."""
+    """A sum in one way of writing; `left` is taken from its end, as by `_sum`."""
     terms, sign = list[str](), "+"
     while True:
         term = _product_text(left)
@@ -212,7 +208,7 @@ def _factor_text(left: _Terms) -> str:
 
 
 def _bare(text: str) -> str:
-    """Return an expression without a pair of brackets around all of it."""
+    """An expression without a pair of brackets around all of it."""
     depths = list(accumulate((c == "(") - (c == ")") for c in text))
     return text[1:-1] if text[0] == "(" and depths.index(0) == len(text) - 1 else text
 
@@ -245,7 +241,7 @@ def _agree(left: Fraction, right: Fraction, written: _Terms) -> bool:
 
 
 def _read(side: str) -> _Terms:
-    """Return the tokens of one side of an equation; empty if it is not an expression."""
+    """The tokens of one side of an equation; empty if it is not an expression."""
     tokens: _Terms = []
     at, side = 0, side.strip()
     while at < len(side) and len(tokens) < _MOST_TOKENS:
@@ -276,7 +272,7 @@ def _without_unmatched_bracket(tokens: _Terms) -> _Terms:
 
 
 def _value(tokens: _Terms) -> Fraction | None:
-    """Return the value of an expression; None if it has none."""
+    """The value of an expression; None if it has none."""
     numbers = [token for token in tokens if not isinstance(token, str)]
     percents = sum(number.percent for number in numbers)
     if 0 < percents < len(numbers) and ("+" in tokens or "-" in tokens):

@@ -22,18 +22,12 @@ _NUMBER_WORDS = (
 
 
 def signatures(texts: pa.Array, *, ngram: int, lowercase: bool) -> tuple[Array, Array]:
-    """MinHash signature and number hash of each text.
+    """MinHash signature and number hash of each text; a null is an empty text.
 
-    Args:
-        texts: large_string[N]; a null is an empty text.
-        ngram: consecutive tokens in a shingle. A text with fewer tokens is a single shingle, so
-            two short texts agree only if they are equal.
-        lowercase: A to Z count as a to z.
-
-    Returns:
-        signatures uint8[N, PERMUTATIONS]: 8 bits of the smallest hash under each permutation
-            (Li and König, b-bit minwise hashing, https://arxiv.org/abs/0910.3349);
-        numbers uint64[N]: a hash of the sequence of numbers.
+    A text with fewer than `ngram` tokens is a single shingle, so two short texts agree only if they
+    are equal. The signatures, uint8[N, PERMUTATIONS], have 8 bits of the smallest hash under each
+    permutation (Li and König, https://arxiv.org/abs/0910.3349); the numbers, uint64[N], are a hash
+    of the sequence of numbers.
     """
     signatures_NK = np.empty((len(texts), PERMUTATIONS), np.uint8)
     numbers_N = np.empty(len(texts), np.uint64)

@@ -28,16 +28,6 @@ class RewardModel:
     On a CPU a text has the same outputs in any batch, to the bit, on one machine: see
     `of_fixed_shape`. On a GPU texts are batched by length, and the last bits of an output depend on
     the texts in its batch. Texts are padded on the right, and padding is masked.
-
-    Args:
-        folder: the model and its configuration.
-
-    Attributes:
-        facts: what its configuration says.
-
-    Raises:
-        EngineError: the library or the model is missing, or the folder has no weights of the layer
-            that gives the outputs.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -63,11 +53,8 @@ class RewardModel:
         self._lock = Lock()  # torch uses all cores for one thread.
 
     def outputs_of(self, texts: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Array]]:
-        """Yield the outputs of texts of at most `facts.longest` tokens, not activated, by batches.
-
-        Yields:
-            Places among the texts, and float32[B, K]; each place once.
-        """
+        """The outputs of texts of at most `facts.longest` tokens, not activated, float32[B, K], by
+        batches with their places among the texts."""
         lengths_N = np.array([len(ids) for ids in texts], np.int64)
         for batch in self._batching(lengths_N, self.facts.longest):
             with self._lock:
@@ -75,7 +62,6 @@ class RewardModel:
             yield batch.rows, found_BK
 
     def _forward(self, batch: TextBatch, texts: Sequence[Sequence[int]]) -> Array:
-        """Return the outputs of a batch's texts, float32[B, K]."""
         import torch
 
         rows = [texts[row] for row in batch.rows + batch.rows[:1] * batch.copies]
@@ -91,7 +77,7 @@ class RewardModel:
         return outputs_BK
 
     def _padding(self, rows: Sequence[Sequence[int]]) -> int:
-        """Return the id that fills texts up; the last other one is where the output is taken."""
+        """The id that fills texts up; the last other one is where the output is taken."""
         config = self._model.config.get_text_config()
         if self._pads:
             return int(config.pad_token_id)
@@ -121,8 +107,6 @@ def _quiet() -> Iterator[None]:
 
 
 class ModelFacts(NamedTuple):
-    """What the configuration of a model for sequence classification says."""
-
     outputs: int
     longest: int  # text, in tokens
     labels: tuple[str, ...] = ()  # the names of the outputs, if they have names
@@ -136,15 +120,8 @@ class ModelFacts(NamedTuple):
         return not self.architectures or any(_HEAD in name for name in self.architectures)
 
     def output(self, folder: Path, label: int | None) -> int:
-        """Return which output is the reward.
-
-        Args:
-            folder: for the messages.
-            label: that was given for it; None: the only one.
-
-        Raises:
-            EngineError: there are several and none was given, or there is no such output.
-        """
+        """Which output is the reward; an EngineError if there is no such one, or several and no
+        label."""
         which = 0 if label is None and self.outputs == 1 else label
         if which is not None and which < self.outputs:
             return which
@@ -169,12 +146,7 @@ def _no_classifier(folder: Path, facts: ModelFacts, lacks: str) -> EngineError:
 
 
 def facts_of(folder: Path) -> ModelFacts:
-    """Return what the configuration of a folder says; no weights are read.
-
-    Raises:
-        EngineError: there is no such folder.
-        RecipeError: transformers is not installed.
-    """
+    """What the configuration of a folder says; no weights are read."""
     check_reward_model(folder)
     from transformers import AutoConfig
 
@@ -205,17 +177,11 @@ def check_reward_model(folder: Path) -> None:
 
 
 def check_is_folder(folder: Path, of: str = "a reward model") -> None:
-    """Check that there is a folder, of whatever.
-
-    Raises:
-        EngineError: there is none.
-    """
     if not folder.is_dir():
         raise EngineError(f"there is no folder '{folder}'", f"name one with {of}")
 
 
 def state_of(folder: Path) -> dict[str, str]:
-    """Return what identifies the contents of a folder's own files, by their names."""
     files = (file for file in sorted(folder.glob("*")) if file.suffix in _SUFFIXES)
     return {file.name: file_state(file) for file in files if file.is_file()}
 
@@ -237,17 +203,12 @@ _loading = Lock()
 
 
 def shared_reward_model(folder: Path) -> RewardModel:
-    """Return the model of a folder, which stays loaded until another one is, or `release`.
-
-    Raises:
-        EngineError: see `RewardModel`.
-    """
+    """The model of a folder, which stays loaded until another one is, or `release`."""
     with _loading:  # Otherwise each thread would load it.
         return _loaded(folder)
 
 
 def release() -> None:
-    """Let go of the model that is loaded, if any."""
     with _loading:
         _loaded.cache_clear()
 

@@ -27,8 +27,6 @@ BLOCK_BYTES = 1 << 18
 
 
 class Tokens(NamedTuple):
-    """The tokens of N texts."""
-
     hashes_T: Array  # uint64, one hash per token, in the order of the text
     offsets_N1: Array  # int64[N + 1]; text i has the tokens offsets[i] to offsets[i + 1]
 
@@ -41,11 +39,8 @@ class Text(NamedTuple):
 
 
 def texts_of(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return a column as strings, large_string[N]; the contents of a chat are joined.
-
-    Raises:
-        DataError: the column contains neither.
-    """
+    """A column as large_string[N]; the contents of a chat are joined. A DataError if it has
+    neither."""
     flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_nested(flat.type):
         if not _is_conversation(flat.type):
@@ -71,10 +66,8 @@ def _is_conversation(kind: pa.DataType) -> bool:
 
 
 def blocks(texts: pa.Array) -> Iterator[Text]:
-    """Yield the texts in blocks of about `BLOCK_BYTES`; a null is an empty text.
-
-    Results for a text do not depend on the boundaries of blocks.
-    """
+    """The texts in blocks of about `BLOCK_BYTES`, which no result depends on; a null is an empty
+    text."""
     if len(texts) == 0:
         return
     ends_N = np.cumsum(np.asarray(pc.fill_null(pc.binary_length(texts), 0), np.int64))
@@ -127,11 +120,10 @@ _VALUES_OF_WORDS = {
 def tokens_of(text: Text, *, lowercase: bool = True, marks: bool = True) -> Tokens:
     """Hash the tokens of a block. Without `marks`, punctuation marks only separate words.
 
-    Example:
-        >>> block = next(blocks(pa.array(["2 + x", "2+X"], pa.large_string())))
-        >>> hashes, offsets = tokens_of(block)
-        >>> offsets.tolist(), (hashes[:3] == hashes[3:]).all().item()
-        ([0, 3, 6], True)
+    >>> block = next(blocks(pa.array(["2 + x", "2+X"], pa.large_string())))
+    >>> hashes, offsets = tokens_of(block)
+    >>> offsets.tolist(), (hashes[:3] == hashes[3:]).all().item()
+    ([0, 3, 6], True)
     """
     kinds_B = _KINDS[text.bytes_B]
     word_B = kinds_B == _WORD
@@ -147,7 +139,7 @@ def tokens_of(text: Text, *, lowercase: bool = True, marks: bool = True) -> Toke
 
 
 def shingles(tokens: Tokens, n: int) -> Tokens:
-    """Return hashes of all runs of `n` tokens within a text, at least one per text."""
+    """Hashes of all runs of `n` tokens within a text, at least one per text."""
     sizes_N = np.diff(tokens.offsets_N1)
     padded_N = np.maximum(sizes_N, n)
     ends_N = np.cumsum(padded_N)

@@ -117,7 +117,7 @@ def test_embeddings_that_cancel_have_no_angle_to_their_mean(monkeypatch):
     def opposed(texts):
         return np.array([[1.0 if t == "yes" else -1.0, 0.0] for t in texts], np.float32)
 
-    monkeypatch.setattr(embedding, "embedder", lambda *_: opposed)
+    monkeypatch.setattr(embedding.EmbeddingFields, "embedder", lambda _: opposed)
     rows = table(["yes", "no"], ["yes", "yes"])
     assert rewards(DiversityRewardMapper(), rows) == ["zero_mean", "zero_mean", 0.0, 0.0]
     assert rewards(DiversityRewardMapper(measure="pairwise"), rows) == [2.0, 2.0, 0.0, 0.0]
@@ -218,7 +218,7 @@ def test_an_option_of_the_model_decides_results_and_reaches_it(option, monkeypat
     assert operator.cache_key_fields().items() >= option.items()
     assert cache_key_json(operator) != cache_key_json(DiversityRewardMapper(**fields))
     operator.embedder()
-    assert loaded == [("x", "float32", None, ModelOptions(**option))]
+    assert loaded == [(ModelOptions("x", **option),)]
 
 
 @pytest.mark.slow

@@ -15,9 +15,8 @@ from fake_server import Trouble
 from rejuice.operators import DataError, EngineError, RecipeError, build
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES
-from rejuice.operators.mapper.reward_model_mapper import RewardModelMapper
+from rejuice.operators.mapper.reward_model_mapper import RewardModelMapper, read_reward
 from rejuice.operators.servers.judge import ScoringOutcome
-from rejuice.operators.servers.reward_api import read_reward
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 QUICK = {"back_off_s": 0.002, "timeout_s": 60, "patience_s": 0.2, "attempts": 3}

@@ -39,7 +39,7 @@ def degrees(monkeypatch):
         turned = [math.radians(float(t)) for t in texts]
         return np.array([[math.cos(a), math.sin(a)] for a in turned], np.float32)
 
-    monkeypatch.setattr(embedding, "embedder", lambda *_: embed)
+    monkeypatch.setattr(embedding.EmbeddingFields, "embedder", lambda _: embed)
 
 
 @pytest.mark.usefixtures("degrees")

@@ -6,6 +6,7 @@ Here alone: who asks by the client has tests of what becomes of the two ends, an
 import asyncio
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from email.utils import formatdate
 from types import SimpleNamespace
@@ -25,7 +26,7 @@ from rejuice.operators.servers.client import OpenAIClient, Request
 from rejuice.operators.servers.concurrency import run_concurrently
 from rejuice.operators.servers.endpoints import ServerDownError
 from rejuice.operators.servers.options import DialectServer, ServerOptions
-from rejuice.operators.servers.wire import AttemptError, ChatChoice, ChatCompletion, parse_body
+from rejuice.operators.servers.wire import AttemptError, ChatCompletion, parse_body
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
@@ -114,7 +115,7 @@ def request(number, way=POST, model="m"):
 
 
 def read(body):
-    return parse_body(ChatCompletion[ChatChoice], body).the_choice().message.content
+    return parse_body(ChatCompletion, body).the_choice().message.content
 
 
 def open_client(server, patch, **options):
@@ -428,6 +429,36 @@ def test_a_server_that_answered_before_can_still_fail():
     for number in (1, 2):
         assert type(asked.found[number]) is ServerDownError
         assert str(asked.found[number]) == f"{URL} answers no prompt: server_error, 503: 503"
+
+
+@pytest.mark.parametrize("recovers", [True, False])
+def test_of_a_server_that_has_answered_nobody_one_trial_decides_for_all_who_wait(recovers):
+    """Not for those after them: they have a trial of their own."""
+
+    async def work(patch):
+        script = {PROBE: [Trouble.ERROR_503] * (4 if recovers else 99), 1: [Trouble.ERROR_503] * 6}
+        async with VirtualServer(script=script) as server, open_client(server, patch) as client:
+            ask_for = lambda k: client.answer(request(k), request(PROBE))  # noqa: E731
+            with pytest.raises(ServerDownError):
+                await ask_for(1)
+            before, begin = server.attempts.copy(), server.now
+            found = await asyncio.gather(*map(ask_for, range(2, 60)), return_exceptions=True)
+            took_s, attempts = server.now - begin, server.attempts - before
+            with suppress(ServerDownError):
+                found.append(await ask_for(60))
+            return found, took_s, attempts, (server.attempts - before)[PROBE]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("random.uniform", lambda low, high: high)
+        found, took_s, attempts, probes = run_in_virtual_time(work(patch))
+    if recovers:
+        assert found == [f"{k}:0:0" for k in range(2, 61)], "none is lost"
+        assert (attempts[PROBE], probes) == (2, 2)
+    else:
+        assert {type(error) for error in found} == {ServerDownError}
+        assert attempts == {PROBE: 3}
+        assert probes == 6
+    assert took_s < 2
 
 
 @pytest.mark.parametrize("patience_s", [0, 5])

@@ -16,7 +16,6 @@ from rejuice.operators.servers.options import (
 )
 from rejuice.operators.servers.wire import (
     AttemptError,
-    ChatChoice,
     ChatCompletion,
     ChatMessage,
     advice,
@@ -258,7 +257,7 @@ def test_the_text_of_a_message(message, text):
 def test_a_part_that_is_no_text_is_no_silence(part, fault):
     body = {"choices": [{"message": {"content": ["a", part]}, "finish_reason": "stop"}]}
     with pytest.raises(AttemptError) as error:
-        parse_body(ChatCompletion[ChatChoice], json.dumps(body).encode())
+        parse_body(ChatCompletion, json.dumps(body).encode())
     assert error.value.reason == "bad_response"
     assert error.value.detail.startswith(f"choices.0.message: {fault}: b'")
 

@@ -17,7 +17,7 @@ from rejuice.operators.errors import EngineError, RecipeError
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
 from rejuice.operators.registry import build
 from rejuice.operators.servers.client import OpenAIClient, Request, check_server
-from rejuice.operators.servers.endpoints import ServerDownError, WaitLog
+from rejuice.operators.servers.endpoints import Endpoints, ServerDownError
 from rejuice.operators.servers.options import DialectServer, ServerOptions
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
@@ -122,21 +122,15 @@ def test_a_server_that_is_down_is_waited_for_aloud(caplog):
     assert all(later - earlier >= 15 for earlier, later in pairwise(elapsed))
 
 
-def test_many_requests_that_wait_log_one_line():
-    lines, times = [], iter([100.0, 100.1, 107.0, 115.0])
-    waits = WaitLog("http://s/v1", log=lines.append, clock=lambda: next(times))
-    for waited_s in (45, 45.1, 52, 60.4):
-        waits.report("connection refused", waited_s, 600)
-    assert lines == [
+def test_many_requests_that_wait_log_one_line_and_a_short_wait_none(caplog):
+    times = iter([90.0, 100.0, 100.1, 107.0, 115.0])
+    waiting = Endpoints(ServerOptions(base_url="http://s/v1"), lambda: next(times), None)
+    for waited_s in (1.9, 45, 45.1, 52, 60.4):
+        waiting.report_wait("connection refused", waited_s, 600)
+    assert waits(caplog) == [
         "waiting for http://s/v1 (connection refused): 45 s of 600 s",
         "waiting for http://s/v1 (connection refused): 60 s of 600 s",
     ]
-
-
-def test_a_short_wait_is_not_logged():
-    lines = []
-    WaitLog("http://s/v1", log=lines.append).report("connection refused", 1.9, 600)
-    assert lines == []
 
 
 def test_a_server_that_fails_every_request_is_waited_for_aloud(caplog):

@@ -11,8 +11,9 @@ from rejuice.operators import OperatorError, RecipeError
 from rejuice.operators.groups import Groups
 from rejuice.operators.text.embedding import (
     DIMENSIONS,
+    EmbeddingFields,
+    ModelOptions,
     SentenceEmbedder,
-    embedder,
     group_grams,
     hashed_ngram,
     usable_texts,
@@ -99,7 +100,7 @@ def test_usable_texts():
 def test_a_model_that_is_missing_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(RecipeError) as error:
-        SentenceEmbedder(str(tmp_path / "nothing"))
+        SentenceEmbedder(ModelOptions(str(tmp_path / "nothing")))
     line = str(error.value)
     assert line.startswith(f"embedding model '{tmp_path / 'nothing'}' does not load: ")
     assert line.endswith(
@@ -132,25 +133,25 @@ TEXTS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_sentence_embedding_does_not_depend_on_its_batch(minilm, dtype):
-    together = SentenceEmbedder(minilm, dtype, "cpu")(TEXTS)
+    together = SentenceEmbedder(ModelOptions(minilm, dtype, "cpu"))(TEXTS)
     assert together.dtype == np.float32
     assert np.allclose((together**2).sum(axis=1), 1, atol=1e-6)
-    turned = SentenceEmbedder(minilm, dtype, "cpu")(TEXTS[::-1])[::-1]
+    turned = SentenceEmbedder(ModelOptions(minilm, dtype, "cpu"))(TEXTS[::-1])[::-1]
     assert (turned == together).all()
     for text, vector in zip(TEXTS, together, strict=True):
-        assert (SentenceEmbedder(minilm, dtype, "cpu")([text])[0] == vector).all()
+        assert (SentenceEmbedder(ModelOptions(minilm, dtype, "cpu"))([text])[0] == vector).all()
 
 
 @pytest.mark.slow
 def test_sentence_embeddings_are_those_of_the_library(minilm):
-    made = SentenceEmbedder(minilm, "float32", "cpu")
+    made = SentenceEmbedder(ModelOptions(minilm, "float32", "cpu"))
     theirs = made._model.encode(TEXTS, normalize_embeddings=True)
     assert np.abs(made(TEXTS) - theirs).max() < 1e-4
 
 
 @pytest.mark.slow
 def test_each_distinct_text_is_embedded_once(minilm, monkeypatch):
-    made = SentenceEmbedder(minilm, "float32", "cpu")
+    made = SentenceEmbedder(ModelOptions(minilm, "float32", "cpu"))
     encoded = []
     encode = made._encode
     monkeypatch.setattr(made, "_encode", lambda texts: encoded.extend(texts) or encode(texts))
@@ -164,7 +165,7 @@ def test_each_distinct_text_is_embedded_once(minilm, monkeypatch):
 
 @pytest.mark.slow
 def test_the_oldest_vectors_are_forgotten_first(minilm, monkeypatch):
-    made = SentenceEmbedder(minilm, "float32", "cpu")
+    made = SentenceEmbedder(ModelOptions(minilm, "float32", "cpu"))
     monkeypatch.setattr(made, "CACHE_BYTES", 2 * 384 * 4)
     assert made(TEXTS).shape == (len(TEXTS), 384)
     assert len(made._cache) == 2
@@ -172,5 +173,5 @@ def test_the_oldest_vectors_are_forgotten_first(minilm, monkeypatch):
 
 @pytest.mark.slow
 def test_a_model_is_loaded_once_per_process(minilm):
-    arguments = ("sentence_transformers", minilm, "float32", "cpu")
-    assert embedder(*arguments) is embedder(*arguments)
+    fields = EmbeddingFields(backend="sentence_transformers", model=minilm, device="cpu")
+    assert fields.embedder() is fields.model_copy().embedder()
