@@ -86,6 +86,8 @@ Debug = Annotated[
     typer.Option("--debug", help="After an error, also print the traceback of what caused it."),
 ]
 """`main` looks for it, as it is what prints errors."""
+Json = Annotated[bool, typer.Option("--json", help="Print tables alone, as JSON lines.")]
+"""For `Console(only_json=...)`."""
 TrainingSteps = Annotated[
     str | None,
     typer.Option("--steps", metavar="A:B", help="Only these training steps, A to B with both."),
