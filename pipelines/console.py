@@ -63,7 +63,7 @@ class Console(console.Console):
             yield segment if segment.control else segment._replace(text=visible(segment.text))
 
 
-class Figure(Text):
+class FigureText(Text):
     """A cell of a table: the text that people read, and the value that `--json` prints."""
 
     def __init__(self, text: str, value: object) -> None:
@@ -81,13 +81,14 @@ def rows_of(table: Table) -> Iterator[dict[str, object]]:
 
 
 def _value(cell: RenderableType, justify: str) -> object:
-    if isinstance(cell, Figure):
+    if isinstance(cell, FigureText):
         return cell.value
     text = Text.from_markup(cell).plain if isinstance(cell, str) else str(cell)
     if justify != "right":
         return text
     try:
-        number = float(text.replace(",", ""))
+        number = float(text.replace(",", "").removesuffix("%"))
+        number = number / 100 if text.endswith("%") else number
     except ValueError:  # A figure that is not known is an empty text, or `-`.
         return text if text not in ("", "-") else None
     return (int(number) if number.is_integer() else number) if math.isfinite(number) else None

@@ -130,7 +130,7 @@ def _show(entries: Sequence[CacheEntry], console: Console) -> None:
     from rich.filesize import decimal
     from rich.text import Text
 
-    from ..console import Figure, figures_table, path_text, print_lines, widen_log
+    from ..console import FigureText, figures_table, path_text, print_lines, widen_log
 
     widen_log(console)
     table = figures_table("operator", "size", "chunks", "rows")
@@ -140,7 +140,7 @@ def _show(entries: Sequence[CacheEntry], console: Console) -> None:
     for entry in entries:
         table.add_row(
             Text(entry.operator),
-            Figure(decimal(entry.size), entry.size),
+            FigureText(decimal(entry.size), entry.size),
             f"{entry.chunks:,}",
             "" if entry.rows is None else f"{entry.rows:,}",
             _KINDS[entry.kind],
