@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -137,6 +137,7 @@ class Step(NamedTuple):
     number: int  # its position in the recipe, from 1
     name: str  # the operator's name; a second use of it is `name_2`, a third `name_3`
     operator: Operator  # the operator
+    line: int | None = None  # where it begins in the recipe's file
 
     @property
     def label(self) -> str:
@@ -170,9 +171,9 @@ def step_names(kinds: list[str]) -> list[str]:
     ]
 
 
-def number_steps(operators: Sequence[Operator]) -> tuple[Step, ...]:
+def number_steps(found: Iterable[Operator]) -> tuple[Step, ...]:
     """Steps of a recipe, of which each knows what those before and after it decide for it."""
-    steps = list[Step]()
+    steps, operators = list[Step](), list(found)
     for at, name in enumerate(step_names([operator.name() for operator in operators])):
         operator = operators[at]
         sampled = [each for each in operators[:at] if isinstance(each, RolloutMapper)]
