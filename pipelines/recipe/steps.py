@@ -118,9 +118,8 @@ def _kind(
     return type("Stored", (StoredOperator,), members)
 
 
-def serves_tools(fields: Mapping[str, Any]) -> bool:
-    """Whether a step has a tool of a server."""
-    tools = fields.get("tools")
+def serves_tools(tools: Any) -> bool:
+    """Whether one of a step's `tools` is that of a server."""
     entries = tools if isinstance(tools, list | tuple) else ()
     return any(each == SERVED or (isinstance(each, dict) and SERVED in each) for each in entries)
 
@@ -298,7 +297,9 @@ def operator_on_file(
     if kind is None or FILES not in kind.model_fields:
         return build_operator(name, fields, {}, without_files, document)
     samples = issubclass(kind, RolloutMapper)
-    if not serves_tools(fields):  # To say what it can call, a server of tools would be started.
+    if not serves_tools(
+        fields.get("tools")
+    ):  # To say what it can call, a server of tools would be started.
         with suppress(RecipeError):  # A tool may need a file or a package that is not here.
             return build_operator(name, fields, {}, without_files, document)
     return stored_operator(name, fields, samples=samples) or build(kind, fields)
