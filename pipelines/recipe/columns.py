@@ -279,7 +279,7 @@ def _check_writers(step: Step, name: str, column: Column, where: Position) -> No
             both = ": a row may match the `where` of both" if other.where and own.where else ""
             raise RecipeError(
                 f"would replace {_named([name])} of step {writer.number} {writer.name}{both}",
-                "give each of them a `where` that excludes the other's, or leave one of the two out",
+                "give each of them a `where` that excludes the other's, or leave one out",
                 where=where(step),
             )
 

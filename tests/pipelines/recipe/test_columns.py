@@ -194,8 +194,8 @@ def test_a_step_does_not_replace_what_another_operator_wrote():
     table = pa.Table.from_pylist([ROW])
     assert refusal(run, Recipe([VERIFY, LONG, OtherVerifierMapper()], table)) == (
         "Recipe, step 3 other_verifier_mapper: would replace column 'verdict' of step 1 "
-        "math_verify_mapper; give each of them a `where`, so that no row is for both, or leave one "
-        "of the two steps out"
+        "math_verify_mapper; give each of them a `where` that excludes the other's, or leave one "
+        "out"
     )
 
 
