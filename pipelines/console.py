@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Any, TypeVar
 
 from rich import console
 from rich.console import ConsoleOptions, RenderableType
@@ -24,7 +25,20 @@ LOG_WIDTH = 140
 
 class Console(console.Console):
     """A console whose styles, bars and tables reach the terminal, and control characters of texts
-    do not; see `shown`."""
+    do not; see `shown`. With `only_json`, it prints tables alone, as JSON lines (`--json`)."""
+
+    def __init__(self, *, only_json: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self.only_json = only_json
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print objects as rich does, or a line for each row of a table among them."""
+        if not self.only_json:
+            return super().print(*objects, **options)
+        for table in objects:
+            for row in rows_of(table) if isinstance(table, Table) else ():
+                line = Text(json.dumps(row, ensure_ascii=False))
+                super().print(line, soft_wrap=True)
 
     @property
     def file(self) -> IO[str]:
@@ -47,6 +61,37 @@ class Console(console.Console):
             renderable.plain = safe
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=visible(segment.text))
+
+
+class FigureText(Text):
+    """A cell of a table: the text that people read, and the value that `--json` prints."""
+
+    def __init__(self, text: str, value: object) -> None:
+        super().__init__(text)
+        self.value = value
+
+
+def rows_of(table: Table) -> Iterator[dict[str, object]]:
+    """The rows of a table by heading: numbers in columns that are on the right, elsewhere texts."""
+    title = {} if table.title is None else {"table": str(table.title)}
+    columns = [[_value(cell, each.justify) for cell in each.cells] for each in table.columns]
+    headings = [str(each.header) for each in table.columns]
+    for row in zip(*columns, strict=True):
+        yield {**title, **dict(zip(headings, row, strict=True))}
+
+
+def _value(cell: RenderableType, justify: str) -> object:
+    if isinstance(cell, FigureText):
+        return cell.value
+    text = Text.from_markup(cell).plain if isinstance(cell, str) else str(cell)
+    if justify != "right":
+        return text
+    try:
+        number = float(text.replace(",", "").removesuffix("%"))
+        number = number / 100 if text.endswith("%") else number
+    except ValueError:  # A figure that is not known is an empty text, or `-`.
+        return text if text not in ("", "-") else None
+    return (int(number) if number.is_integer() else number) if math.isfinite(number) else None
 
 
 def widen_log(console: console.Console) -> None:

@@ -85,23 +85,26 @@ _COMMON = (
 _HEADER = ("| field | type | default | meaning |", "|---|---|---|---|")
 
 
-def listing(custom: Sequence[Path] = ()) -> str:
-    """One line for each usable operator, by kind, and for each flow and tool; then those that
-    cannot be used, and why.
+def sections(custom: Sequence[Path] = ()) -> dict[str, dict[str, str]]:
+    """What each usable operator does, by kind, and each flow and tool; then why others are no use.
 
     Those of other distributions are listed with the name and version of theirs, and those of
     `custom`, Python files or folders of them, with their file.
     """
-    sections = {
+    found = {
         title: {name: _listed(name, each, registry) for name, each in usable.items()}
         for title, registry, usable in _sections(custom)
     }
     unusable = {name: why for each in _REGISTRIES for name, why in each.load_all()[1].items()}
-    if unusable:
-        sections["Not usable"] = unusable
-    width = max(len(name) for texts in sections.values() for name in texts)
+    return {**found, "Not usable": unusable} if unusable else found
+
+
+def listing(custom: Sequence[Path] = ()) -> str:
+    """The sections as text."""
+    found = sections(custom)
+    width = max(len(name) for texts in found.values() for name in texts)
     lines: list[str] = []
-    for title, texts in sections.items():
+    for title, texts in found.items():
         lines += [title, *(f"  {name:<{width}}  {text}" for name, text in texts.items()), ""]
     return "\n".join(lines)
 

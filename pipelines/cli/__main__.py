@@ -13,6 +13,8 @@ def main() -> None:
     """Run the command, as `main` of `main.py` does."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     gc.set_threshold(100_000)  # Imports make many objects, which all stay.
+    # Else pydantic reads the metadata of all installed distributions to look for its plugins.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     stopped = list[bool]()
     # Registered first, it runs last. Where Ctrl-C came while a text was executed, as dataclasses
     # do, the interpreter would end itself by SIGINT, whatever status the command has.

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...operators import RejuiceError
-from .options import Debug, Overwrite, overrides_of, warn
+from .options import Debug, Json, Overwrite, overrides_of, warn
 from .runs import RUNS, Trust, check_recipe_trusted
 
 if TYPE_CHECKING:
-    from ...trainer.evaluation import Evaluation, Evaluator, PairedDifference
+    from rich.table import Table
+
+    from ...trainer.evaluation import Evaluation, Evaluator
     from ..recipe.train import ValidationSet
 
 
@@ -36,6 +38,10 @@ Sets = Annotated[
         metavar="NAME=PATH",
         help="A set of prompts with their answers; by default those of train.validation.",
     ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="The folder to write; by default outputs/eval/POLICY."),
 ]
 Opponent = Annotated[
     Path | None, typer.Option("--against", metavar="DIR", help="Compare with another evaluation.")
@@ -59,14 +65,12 @@ def evaluate(
         int | None, typer.Option("--n", min=1, help="How many responses to each prompt.")
     ] = None,
     responses: Responses = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="The folder to write; by default outputs/eval/POLICY."),
-    ] = None,
+    output: Output = None,
     against: Opponent = None,
     overwrite: Overwrite = False,
     trust: Trust = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the table only.")] = False,
+    json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Evaluate a policy: mean@n with its 95% interval, pass@k and maj@n, by set and data_source.
@@ -76,39 +80,40 @@ def evaluate(
     says how many questions of a set also occur in the training data.
     """
     from ...trainer.evaluation import Evaluator
-    from ..console import Console, path_text
+    from ..console import Console, path_text, print_lines
     from ..recipe.recipe import load
 
     of_run = recipe.is_dir()
     path = recipe / "recipe.yaml" if of_run else recipe
     check_recipe_trusted(path, trust)
     evaluator = Evaluator(load(path, overrides_of(context)), _sets(_pairs(sets, "--set"), n))
-    console = Console(stderr=True, quiet=quiet)
+    console, out = Console(stderr=True, quiet=quiet), Console(soft_wrap=True, only_json=json)
+    if responses and output is None:
+        found = "stored responses need a folder for what is graded"
+        raise RejuiceError(found, "give --output DIR")
+    policy = policy or (_trained(recipe) if of_run and not responses else evaluator.policy)
+    folder = output or RUNS / "eval" / _name(policy)
+    evaluator.replaced = _replaced(folder, against, evaluator, overwrite)
     if responses:
-        if output is None:
-            what = "stored responses need a folder for what is graded"
-            raise RejuiceError(what, "give --output DIR")
-        folder = output
         stored = {name: Path(file) for name, file in _pairs(responses, "--responses").items()}
-        evaluator.replaced = _replaced(folder, against, evaluator, overwrite)
-        found = evaluator.grade(folder, stored, progress=not quiet)
+        made = evaluator.grade(folder, stored, progress=not quiet)
     else:
-        policy = policy or (_trained(recipe) if of_run else evaluator.policy)
-        folder = output or RUNS / "eval" / _name(policy)
-        evaluator.replaced = _replaced(folder, against, evaluator, overwrite)
         console.print(f"policy: {path_text(policy)}, engine: {evaluator.engine}", highlight=False)
-        found = evaluator.evaluate(folder, policy, progress=not quiet)
-    found.write(folder)
+        made = evaluator.evaluate(folder, policy, progress=not quiet)
+    made.write(folder)
     trained_on = recipe / "prompts" / "train.arrow" if of_run else None
     try:
-        known = evaluator.contaminated(folder, found.figures, trained_on)
+        known = evaluator.contaminated(folder, made.figures, trained_on)
     except RejuiceError as error:  # The figures are there.
         warn(f"the training data was not compared: {error}")
         known = {}
-    Console(soft_wrap=True).print(_table(found, known))
-    _warn_of_failures(found)
+    out.print(_table(made, known))
+    for name, own in made.figures.items():
+        for figure, what in (("failed_prompts", "failed"), ("dropped_prompts", "were dropped")):
+            if count := int(own.get(figure, 0)):
+                warn(f"{name}: {count:,} prompts {what}, and count in no figure")
     if against is not None:
-        _compare(found, folder, against)
+        print_lines(_compared(made, folder, against), out)
     console.print(f"responses and figures: {path_text(folder)}", highlight=False)
 
 
@@ -147,27 +152,23 @@ def _figures(folder: Path) -> Mapping[str, Any]:
         return {}
 
 
-def _warn_of_failures(found: Evaluation) -> None:
-    for name, own in found.figures.items():
-        for figure, what in (("failed_prompts", "failed"), ("dropped_prompts", "were dropped")):
-            if count := int(own.get(figure, 0)):
-                warn(f"{name}: {count:,} prompts {what}, and count in no figure")
-
-
-def _compare(found: Evaluation, folder: Path, against: Path) -> None:
-    """Print how the sets of two evaluations differ, those that both have."""
+def _compared(found: Evaluation, folder: Path, against: Path) -> Iterator[str]:
+    """How the sets of two evaluations differ, those that both have."""
     from ...trainer.evaluation import compare
     from ..console import path_text
     from ..dataset.read import read_all
 
-    theirs = _figures(against)
-    names = [name for name in found.figures if name in theirs]
+    names = found.figures.keys() & _figures(against)
     if not names:
         lacking = f"{path_text(against)} has none of the sets {', '.join(found.figures)}"
         raise RejuiceError(lacking, "give the --output of an evaluation")
-    for name in names:
-        both = (read_all(each / f"{name}.parquet") for each in (folder, against))
-        typer.echo(_line(name, compare(*both), path_text(against)))
+    for name in filter(names.__contains__, found.figures):
+        pair = compare(*(read_all(each / f"{name}.parquet") for each in (folder, against)))
+        interval = f"{pair.low:+.3f} to {pair.high:+.3f}, " if pair.low == pair.low else ""
+        yield (
+            f"{name}: {pair.mean:+.3f} ({interval}p = {pair.p:.3g}) against {path_text(against)}, "
+            f"on {pair.prompts:,} {'prompt' if pair.prompts == 1 else 'prompts'} of both"
+        )
 
 
 def _pairs(words: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -206,29 +207,20 @@ def _name(policy: str) -> str:
     return re.sub(r"[^\w.-]+", "_", policy).strip("._") or "policy"
 
 
-def _table(found: Evaluation, known: Mapping[str, int]) -> object:
-    from rich.table import Table
+def _table(found: Evaluation, known: Mapping[str, int]) -> Table:
+    from ..console import FigureText, figures_table
 
     figures = dict.fromkeys(name for each in found.figures.values() for name in each if "@" in name)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("set", "prompts", *figures, "95%", "ungraded", "in training"):
-        table.add_column(heading, justify="left" if heading == "set" else "right")
+    table = figures_table("set", "prompts", *figures, "95%", "ungraded", "in training")
+
+    def add(name: FigureText, own: Mapping[str, float], contained: str = "") -> None:
+        shown = [f"{own[each]:.3f}" if each in own else "" for each in figures]
+        interval = f"{own['mean_low']:.3f} to {own['mean_high']:.3f}"
+        counts = f"{own['prompts']:,.0f}", *shown, interval, f"{own['ungraded']:,.0f}"
+        table.add_row(name, *counts, contained)
+
     for name, own in found.figures.items():
-        table.add_row(*_cells(name, own, figures), f"{known[name]:,}" if name in known else "")
+        add(FigureText(name, name), own, f"{known[name]:,}" if name in known else "")
         for source, of_source in found.sources[name].items():
-            table.add_row(*_cells(f"  {source}", of_source, figures), "")
+            add(FigureText(f"  {source}", f"{name}/{source}"), of_source)
     return table
-
-
-def _cells(name: str, own: Mapping[str, float], figures: Mapping[str, None]) -> list[str]:
-    shown = [f"{own[each]:.3f}" if each in own else "" for each in figures]
-    interval = f"{own['mean_low']:.3f} to {own['mean_high']:.3f}"
-    return [name, f"{own['prompts']:,.0f}", *shown, interval, f"{own['ungraded']:,.0f}"]
-
-
-def _line(name: str, found: PairedDifference, other: str) -> str:
-    interval = "" if found.low != found.low else f"{found.low:+.3f} to {found.high:+.3f}, "
-    return (
-        f"{name}: {found.mean:+.3f} ({interval}p = {found.p:.3g}) against {other}, on "
-        f"{found.prompts:,} {'prompt' if found.prompts == 1 else 'prompts'} of both"
-    )

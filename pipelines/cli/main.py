@@ -26,19 +26,13 @@ from .options import (
     EPILOG,
     AllowEmpty,
     CacheDir,
-    ChunkRows,
-    CustomFiles,
-    DatasetPath,
     Debug,
-    EngineOption,
-    ExportPath,
+    Json,
     OverridableCommand,
     Overwrite,
-    RayAddress,
+    Quiet,
     RecipePath,
-    RetryMissing,
     StoppedError,
-    Verify,
     overrides_of,
     tell_of_credit,
     warn,
@@ -63,29 +57,68 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _MAKE, _LOOK, _TRAIN, _SHARE = "Make", "Look", "Train", "Share"
-_RENAMED = {
-    "schema": "ops --schema",
-    "download": "data download",
-    "checkpoint": "export policy",
-    "push": "export hub",
-}
-
-_EMPTY = 1
+_OWN = "rejuice.operators."
 _INTERRUPTED = 130  # Click's exit status after Ctrl-C.
+_STATUS: dict[type[Exception], int] = {StoppedError: _INTERRUPTED, EmptyResultError: 1}
+
+
+RetryDropped = Annotated[
+    bool, typer.Option("--retry_dropped", help="Retry rows that an earlier run dropped as failed.")
+]
+RetryMissing = Annotated[
+    str | None,
+    typer.Option(
+        "--retry_missing",
+        metavar="STEP",
+        help="Compute again what failed in this step, given by name or number: rewards that are "
+        "missing because of a timeout, a malformed verdict and the like.",
+    ),
+]
+ChunkRows = Annotated[
+    int | None,
+    typer.Option(
+        "--chunk_rows",
+        min=1,
+        help="Rows per chunk; by default 65,536, or 2,048 if a step is resumable, or 256 if a step "
+        "of Data-Juicer's asks a server.",
+    ),
+]
+Verify = Annotated[
+    bool,
+    typer.Option(
+        "--verify",
+        help="Read the bytes of the dataset, the export and its run folder, even if they seem "
+        "unchanged.",
+    ),
+]
+EngineOption = Annotated[
+    Literal["local", "ray"] | None,
+    typer.Option(
+        "--engine",
+        help="Where chunks are run: on this machine, or on Ray; by default as executor_type says.",
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="The Ray cluster, HOST:PORT, or local, to start Ray on this machine for the run; by "
+        "default ray_address.",
+    ),
+]
+CustomFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--custom", help="A Python file, or a folder of them, with your operators."),
+]
 
 
 @app.command(cls=OverridableCommand, epilog=EPILOG, rich_help_panel=_MAKE)
 def run(
     context: typer.Context,
     recipe: RecipePath,
-    dataset_path: DatasetPath = None,
-    export_path: ExportPath = None,
-    np: Annotated[int | None, typer.Option("--np", min=1, help="Number of workers.")] = None,
     overwrite: Overwrite = False,
-    retry_dropped: Annotated[
-        bool,
-        typer.Option("--retry_dropped", help="Retry rows that an earlier run dropped as failed."),
-    ] = False,
+    retry_dropped: RetryDropped = False,
     allow_empty: AllowEmpty = False,
     retry_missing: RetryMissing = None,
     chunk_rows: ChunkRows = None,
@@ -94,7 +127,8 @@ def run(
     engine: EngineOption = None,
     ray: RayAddress = None,
     trust: Trust = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Run a recipe: write the curated rows, the audit log and a report.
@@ -104,7 +138,7 @@ def run(
     with status 1.
     """
     from ..analysis.funnel import show_end_of_run
-    from ..console import Console
+    from ..console import Console, print_lines
     from ..engine.progress import Progress
     from ..engine.report import check_not_empty, retry_hints
     from ..engine.run import cluster_of
@@ -112,7 +146,7 @@ def run(
     from ..recipe.recipe import load
 
     check_recipe_trusted(recipe, trust)
-    loaded = load(recipe, _overrides(context, dataset_path, export_path, np)).offline()
+    loaded = load(recipe, overrides_of(context)).offline()
     if cluster_of(loaded, engine, ray) is not None:
         needs("engine ray", "rejuice[ray]", "ray")
     report = run_recipe(
@@ -129,10 +163,10 @@ def run(
         ray_address=ray,
     )
     trust_made(report.export_path)
-    show_end_of_run(report, Console(quiet=quiet))
-    tell_of_credit(loaded, quiet=quiet)
-    for line in [] if quiet else retry_hints(loaded, report):
-        typer.echo(line)
+    console = Console(quiet=quiet, only_json=json)
+    show_end_of_run(report, console)
+    tell_of_credit(loaded, console)
+    print_lines(retry_hints(loaded, report), console)
     if not allow_empty:
         check_not_empty(loaded, report)
 
@@ -141,8 +175,6 @@ def run(
 def check(
     context: typer.Context,
     recipe: RecipePath,
-    dataset_path: DatasetPath = None,
-    export_path: ExportPath = None,
     trust: Trust = False,
     debug: Debug = False,
 ) -> None:
@@ -152,37 +184,51 @@ def check(
     from ..recipe.steps import credit_line, place_lines
 
     check_recipe_trusted(recipe, trust)
-    loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
+    loaded = load(recipe, overrides_of(context))
+    if all(type(step.operator).__module__.startswith(_OWN) for step in loaded.steps):
+        _leave_pandas_out()
     _check_files(loaded)
     head, training = loaded.head, loaded.head.train
-    offline, dataset = loaded.offline(), loaded.opened()
-    left_out = [*_check_training(loaded, dataset), *place_lines(loaded.steps)]
+    offline, trained, dataset = loaded.offline(), loaded.in_training(), loaded.opened()
+    lines = [*_check_training(loaded, dataset), *place_lines(loaded.steps)]
     right, columns = "fields", list[str]()
     if dataset.spec.exists() or head.generated_part():
         try:
             columns = checked_schema(offline, dataset).names
-            if training is None and loaded.in_training() is not offline:
-                checked_schema(loaded.in_training(), dataset)
+            if training is None and trained is not offline:
+                checked_schema(trained, dataset)
             right = "fields and columns"
             if not head.generated_part():
                 from ..engine.trial import tried
 
-                left_out += tried(offline, dataset)
+                lines += tried(offline, dataset)
         except RejuiceError as error:
             if training is None or training.replay is None:
                 raise
             line = f"{dataset.spec} is not read in training, but `rejuice run` refuses it: {error}"
-            left_out.insert(0, line)
+            lines.insert(0, line)
     else:
-        left_out.insert(0, f"{dataset.spec} does not exist yet, so columns were not checked.")
+        lines.insert(0, f"{dataset.spec} does not exist yet, so columns were not checked.")
     for line in loaded.setting_warnings():
         warn(line)
-    warn_of_steps(offline if training is None else loaded.in_training(), columns)
+    warn_of_steps(offline if training is None else trained, columns)
     typer.echo(f"{recipe}: {len(loaded.steps)} steps, all {right} are right.")
-    if line := credit_line(loaded.in_training().steps, training):
+    for line in filter(None, [credit_line(trained.steps, training), *lines]):
         typer.echo(line)
-    for line in left_out:
-        typer.echo(line)
+
+
+def _leave_pandas_out() -> None:
+    """Let pyarrow not find pandas as it looks for it at its first value; that takes 0.4 s.
+
+    `to_pandas` looks again.
+    """
+    import pyarrow as pa
+
+    found, sys.path = sys.path, []
+    try:
+        pa.scalar(0)
+    finally:
+        sys.path = found
 
 
 def _check_files(recipe: Recipe) -> None:
@@ -216,21 +262,30 @@ def ops(
         bool, typer.Option("--schema", help="Print the JSON Schema of a recipe, for editors.")
     ] = False,
     custom: CustomFiles = None,
+    json: Json = False,
 ) -> None:
     """List operators, flows and tools, or show one with its fields, columns and reasons."""
+    from json import dumps
+
+    from ...operators.registry import load_files
     from ..analysis import reference
 
     files = custom or ()
     if schema:
-        import json
-
-        from ...operators.registry import load_files
-
-        text = json.dumps(reference.recipe_schema(load_files(files)), indent=2) + "\n"
+        text = dumps(reference.recipe_schema(load_files(files)), indent=2) + "\n"
     elif markdown:
         text = reference.page(files)
+    elif name is not None:
+        text = reference.entry(name, files)
+    elif json:
+        rows = [
+            {"kind": kind, "name": name, "text": text}
+            for kind, texts in reference.sections(files).items()
+            for name, text in texts.items()
+        ]
+        text = "".join(f"{dumps(row, ensure_ascii=False)}\n" for row in rows)
     else:
-        text = reference.listing(files) if name is None else reference.entry(name, files)
+        text = reference.listing(files)
     typer.echo(text, nl=False)
 
 
@@ -320,10 +375,7 @@ def _version(
 
 
 def main() -> NoReturn:
-    """Run the command; a user error is one line on stderr and exit status 2.
-
-    The status is 1 where the work was done and its result is empty.
-    """
+    """Run the command; a user error is one line on stderr and exit status 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # Names of files may not be UTF-8.
             stream.reconfigure(errors="backslashreplace")
@@ -337,22 +389,12 @@ def main() -> NoReturn:
     with safe_output():
         try:
             with signals_interrupt():
-                for word in _RENAMED.keys() & {*sys.argv[1:2]}:
-                    raise RejuiceError(f"rejuice {word} is now rejuice {_RENAMED[word]}")
                 _chosen(sys.argv[1:2])(standalone_mode=True)
-        except RejuiceError as error:
+        except (RejuiceError, OSError) as error:
             if "--debug" in sys.argv:
                 traceback.print_exception(error.__cause__ or error)
-            typer.echo(f"rejuice: {error}", err=True)
-            if isinstance(error, StoppedError):
-                sys.exit(_INTERRUPTED)
-            if isinstance(error, EmptyResultError):
-                sys.exit(_EMPTY)
-        except OSError as error:  # Whatever is read or written where nobody has looked before.
-            if "--debug" in sys.argv:
-                traceback.print_exception(error)
-            named = "" if error.filename is None else f"{error.filename!s:.200}: "
-            typer.echo(f"rejuice: {named}{first_line(error.strerror or str(error))}", err=True)
+            typer.echo(f"rejuice: {_line(error)}", err=True)
+            sys.exit(_STATUS.get(type(error), 2))
         except (SystemExit, KeyboardInterrupt) as end:  # The second before Click handles it.
             if getattr(end, "code", _INTERRUPTED) != _INTERRUPTED:
                 raise
@@ -366,7 +408,14 @@ def main() -> NoReturn:
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):  # All is done, but for the unloading.
                 atexit.register(signal.signal, number, signal.SIG_IGN)
-        sys.exit(2)
+        raise AssertionError("a command ends by SystemExit")
+
+
+def _line(error: RejuiceError | OSError) -> str:
+    if isinstance(error, RejuiceError):
+        return str(error)
+    named = "" if error.filename is None else f"{error.filename!s:.200}: "
+    return f"{named}{first_line(error.strerror or str(error))}"
 
 
 def _chosen(first_word: list[str]) -> typer.Typer:
@@ -377,11 +426,3 @@ def _chosen(first_word: list[str]) -> typer.Typer:
     if called := [named[word] for word in first_word if word in named]:
         chosen.registered_commands, chosen.registered_groups = called, []
     return chosen
-
-
-def _overrides(
-    context: typer.Context, dataset_path: str | None, export_path: str | None, np: int | None
-) -> dict[str, str]:
-    named = {"dataset_path": dataset_path, "export_path": export_path, "np": np}
-    given = {key: str(value) for key, value in named.items() if value is not None}
-    return {**given, **overrides_of(context)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -13,19 +13,10 @@ from ...operators import RecipeError, RejuiceError
 from ..dataset.remote import to_path
 
 if TYPE_CHECKING:
+    from ..console import Console
     from ..recipe.recipe import Recipe
 
 RecipePath = Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe in YAML.")]
-DatasetPath = Annotated[
-    str | None, typer.Option("--dataset_path", help="Read this instead of the recipe's dataset.")
-]
-ExportPath = Annotated[
-    str | None, typer.Option("--export_path", help="Write here instead of the recipe's export.")
-]
-CustomFiles = Annotated[
-    list[Path] | None,
-    typer.Option("--custom", help="A Python file, or a folder of them, with your operators."),
-]
 CacheDir = Annotated[
     Path | None,
     typer.Option(
@@ -35,49 +26,7 @@ CacheDir = Annotated[
         help="Where finished chunks are saved; by default .rejuice beside the export.",
     ),
 ]
-ChunkRows = Annotated[
-    int | None,
-    typer.Option(
-        "--chunk_rows",
-        min=1,
-        help="Rows per chunk; by default 65,536, or 2,048 if a step is resumable, or 256 if a step "
-        "of Data-Juicer's asks a server.",
-    ),
-]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")]
-Verify = Annotated[
-    bool,
-    typer.Option(
-        "--verify",
-        help="Read the bytes of the dataset, the export and its run folder, even if they seem "
-        "unchanged.",
-    ),
-]
-EngineOption = Annotated[
-    Literal["local", "ray"] | None,
-    typer.Option(
-        "--engine",
-        help="Where chunks are run: on this machine, or on Ray; by default as executor_type says.",
-    ),
-]
-RayAddress = Annotated[
-    str | None,
-    typer.Option(
-        "--ray",
-        metavar="ADDRESS",
-        help="The Ray cluster, HOST:PORT, or local, to start Ray on this machine for the run; by "
-        "default ray_address.",
-    ),
-]
-RetryMissing = Annotated[
-    str | None,
-    typer.Option(
-        "--retry_missing",
-        metavar="STEP",
-        help="Compute again what failed in this step, given by name or number: rewards that are "
-        "missing because of a timeout, a malformed verdict and the like.",
-    ),
-]
 AllowEmpty = Annotated[
     bool, typer.Option("--allow_empty", help="Exit with status 0 even if the result is empty.")
 ]
@@ -86,12 +35,18 @@ Debug = Annotated[
     typer.Option("--debug", help="After an error, also print the traceback of what caused it."),
 ]
 """`main` looks for it, as it is what prints errors."""
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+Json = Annotated[bool, typer.Option("--json", help="Print tables alone, as JSON lines.")]
+"""For `Console(only_json=...)`."""
 TrainingSteps = Annotated[
     str | None,
     typer.Option("--steps", metavar="A:B", help="Only these training steps, A to B with both."),
 ]
 _OVERRIDES = "rejuice.overrides"
-EPILOG = "Any field of a step can be set: --STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
+EPILOG = (
+    "Any key of a recipe can be set, such as --dataset_path, --export_path or --np, and any field "
+    "of a step: --STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
+)
 """Shown below the help of commands that take overrides."""
 
 
@@ -173,13 +128,11 @@ def warn_of_steps(recipe: Recipe, columns: Collection[str] = (), *, training: bo
         warn(line)
 
 
-def tell_of_credit(recipe: Recipe, *, quiet: bool, err: bool = False) -> None:
+def tell_of_credit(recipe: Recipe, console: Console) -> None:
     """Print that training adds the step that gives the advantage, if it does."""
+    from ..console import print_lines
     from ..recipe.steps import adds_credit, credit_line
 
     train = recipe.head.train
-    if quiet or train is None:
-        return
-    steps = recipe.in_training().steps
-    if adds_credit(steps, train):
-        typer.echo(credit_line(steps, train), err=err)
+    if train is not None and adds_credit(steps := recipe.in_training().steps, train):
+        print_lines([credit_line(steps, train)], console)

@@ -1,4 +1,4 @@
-"""Commands that train: train, curves, checkpoint and policy."""
+"""Commands that train, and that look at what training left: train, curves, simulate, policy."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from ...operators import RejuiceError
 from ...operators.errors import needs
 from .options import (
     EPILOG,
-    DatasetPath,
     Debug,
+    Json,
     Overwrite,
+    Quiet,
     StoppedError,
     overrides_of,
     tell_of_credit,
@@ -35,11 +36,11 @@ if TYPE_CHECKING:
     from ..recipe.trust import RecipeCode
 
 _NEEDED = ("torch", "transformers", "ray", "verl", "transfer_queue", "matplotlib", "psutil")
+_SHORT = {name: f"train.{name}" for name in ("steps", "profile", "schedule")}
 TRAIN_EPILOG = (
-    f"{EPILOG}; and any field of train, such as --train.learning_rate 1e-6. "
-    "RECIPE may be the folder of a run."
+    f"{EPILOG}; and any field of train, such as --train.learning_rate 1e-6. --steps, --profile and "
+    "--schedule set those of train. RECIPE may be the folder of a run."
 )
-"""Shown below the help of `rejuice train`."""
 _FAILED = 1
 _AT_STEP = re.compile(r"step \d+: ")
 
@@ -49,19 +50,9 @@ RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a tr
 def train(
     context: typer.Context,
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe in YAML.")],
-    dataset_path: DatasetPath = None,
-    steps: Annotated[
-        int | None, typer.Option("--steps", min=1, help="Training steps; sets train.steps.")
-    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="The folder of the run; by default outputs/RECIPE."),
-    ] = None,
-    profile: Annotated[
-        str | None, typer.Option("--profile", metavar="cpu|gpu", help="Sets train.profile.")
-    ] = None,
-    schedule: Annotated[
-        str | None, typer.Option("--schedule", metavar="NAME", help="Sets train.schedule.")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume from the latest checkpoint.")
@@ -71,7 +62,8 @@ def train(
         typer.Option("--dry-run", help="Print the command, validate it with verl, and exit."),
     ] = False,
     trust: Trust = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Train a policy by GRPO on verl, by a recipe of prompts, rewards and filters.
@@ -81,31 +73,30 @@ def train(
     """
     needs("training", "rejuice[train]", *_NEEDED)
     from ...trainer.launch.checks import check_training
+    from ...trainer.launch.training import shell_script
+    from ...trainer.launch.verl_config import validate
     from ...trainer.run import TrainingRun
     from ..console import Console
     from ..recipe.recipe import load
 
     path, folder = _found(recipe, output, resume, trust)
-    flags = {
-        "dataset_path": dataset_path,
-        "train.steps": steps,
-        "train.profile": profile,
-        "train.schedule": schedule,
-    }
-    given = {key: str(value) for key, value in flags.items() if value is not None}
-    loaded = load(path, {**given, **overrides_of(context)})
+    given = {_SHORT.get(key, key): value for key, value in overrides_of(context).items()}
+    loaded = load(path, given)
     run = TrainingRun.of(folder.resolve(), loaded)
-    console = Console(stderr=True, quiet=quiet)
+    console, out = Console(stderr=True, quiet=quiet), Console(quiet=quiet, only_json=json)
     if not quiet:
         warn_of_steps(loaded, training=True)
     if dry_run:
         check_training(run, may_lack=True, resume=resume)
-        _dry_run(run, resume, console)
-    elif not _show_finished(run, folder, console):
+        typer.echo(shell_script(run, resume=resume))
+        with console.status("verl is validating its configuration (about ten seconds)"):
+            validate(run, resume=resume)
+        console.print("verl accepts the configuration.", highlight=False)
+    elif not _show_finished(run, folder, console, out):
         with ExitStack() as stack:
             run, server = _prepare(loaded, folder, resume, console, stack)
-            tell_of_credit(loaded, quiet=quiet, err=True)
-            _train(run, server, loaded.head.project_name, folder, resume, quiet)
+            tell_of_credit(loaded, console)
+            _train(run, server, folder, resume, out)
 
 
 def _code(recipe: Path, *, checkpoints: bool) -> RecipeCode:
@@ -114,17 +105,6 @@ def _code(recipe: Path, *, checkpoints: bool) -> RecipeCode:
 
     others = ("its checkpoints, which verl unpickles",) if checkpoints else ()
     return code_of([recipe])._replace(others=others)
-
-
-def _check_trusted(recipe: Path, resume: bool, trusted: bool) -> None:
-    """Check that the recipe is the user's own or, of a run folder, that its code is trusted."""
-    from ...trainer.launch.checkpoints import last
-    from ..recipe.trust import run_folder_of
-
-    folder = run_folder_of(recipe)
-    if folder is not None:
-        resumed = resume and last(folder) is not None
-        check_trusted(folder, _code(recipe, checkpoints=resumed), trusted)
 
 
 def _prepare(
@@ -198,18 +178,14 @@ def simulate(
     rollout_gpus: Annotated[
         int | None, typer.Option("--rollout-gpus", min=1, help="GPUs of a node that sample, apart.")
     ] = None,
+    json: Json = False,
 ) -> None:
     """Predict how fast a run would train, had it sampled ahead (`train.mode`).
 
     By the responses of a run of mode sync, and the time that sampling and training took in it.
     """
     from ...operators.workers import usable_cores
-    from ...trainer.report.simulate import (
-        setups,
-        show_simulated,
-        simulate,
-        stored_steps,
-    )
+    from ...trainer.report.simulate import setups, show_simulated, simulate, stored_steps
     from ..console import Console
     from ..recipe.recipe import load_without_code
 
@@ -218,15 +194,9 @@ def simulate(
     if config is None:
         raise RejuiceError(f"{run} trains no policy", "give the folder of a training run")
     steps = stored_steps(run, config)
-    modes = setups(
-        config,
-        max_age or [1, 2, 4],
-        steps,
-        cores=usable_cores(),
-        gpus=gpus,
-        rollout_gpus=rollout_gpus,
-    )
-    show_simulated([simulate(steps, mode) for mode in modes], Console())
+    ages, apart = max_age or [1, 2, 4], {"gpus": gpus, "rollout_gpus": rollout_gpus}
+    modes = setups(config, ages, steps, cores=usable_cores(), **apart)
+    show_simulated([simulate(steps, mode) for mode in modes], Console(only_json=json))
 
 
 def checkpoint(
@@ -266,22 +236,16 @@ def checkpoint(
 
 
 def _train(
-    run: TrainingRun,
-    server: PreloadServer | None,
-    name: str,
-    folder: Path,
-    resume: bool,
-    quiet: bool,
+    run: TrainingRun, server: PreloadServer | None, folder: Path, resume: bool, out: Console
 ) -> None:
     from ...trainer.launch import training
     from ...trainer.launch.training import launch, process_environment
     from ...trainer.report.watch import Watch
     from ..console import Console, path_text
 
-    console = Console(stderr=True)
     log = run.folder / "verl.log"
     begin = log.stat().st_size if log.exists() else 0
-    watch = Watch(run.folder, run.config.steps, console, quiet=quiet)
+    watch = Watch(run.folder, run.config.steps, Console(stderr=True), quiet=out.quiet)
     least_free = shutil.disk_usage(run.folder).free
 
     def follow() -> None:
@@ -314,10 +278,10 @@ def _train(
     unfinished = None
     try:
         variables = None if server is None else process_environment(run, server)
-        training.finish(run, quiet=quiet, variables=variables)
+        training.finish(run, quiet=out.quiet, variables=variables)
     except (RejuiceError, OSError) as error:
         unfinished = error
-    training.show(run.folder, name, Console(quiet=quiet))
+    training.show(run.folder, run.recipe.head.project_name, out)
     if unfinished is not None:
         found = "training finished, but the policy or curves could not be written"
         typer.echo(f"rejuice: {found}: {unfinished}", err=True)
@@ -327,11 +291,11 @@ def _train(
         raise typer.Exit(_FAILED)
 
 
-def _show_finished(run: TrainingRun, folder: Path, console: Console) -> bool:
+def _show_finished(run: TrainingRun, folder: Path, console: Console, out: Console) -> bool:
     """Show the result of a run that has finished; return whether it has."""
     from ...trainer.launch import training
     from ...trainer.launch.training import finished_at
-    from ..console import Console, path_text
+    from ..console import path_text
 
     step = finished_at(run)
     if step is None:
@@ -345,18 +309,8 @@ def _show_finished(run: TrainingRun, folder: Path, console: Console) -> bool:
         markup=False,
         soft_wrap=True,
     )
-    training.show(run.folder, run.recipe.head.project_name, Console(quiet=console.quiet))
+    training.show(run.folder, run.recipe.head.project_name, out)
     return True
-
-
-def _dry_run(run: TrainingRun, resume: bool, console: Console) -> None:
-    from ...trainer.launch.training import shell_script
-    from ...trainer.launch.verl_config import validate
-
-    typer.echo(shell_script(run, resume=resume))
-    with console.status("verl is validating its configuration (about ten seconds)"):
-        validate(run, resume=resume)
-    console.print("verl accepts the configuration.", highlight=False)
 
 
 def _found(recipe: Path, output: Path | None, resume: bool, trusted: bool) -> tuple[Path, Path]:
@@ -366,9 +320,13 @@ def _found(recipe: Path, output: Path | None, resume: bool, trusted: bool) -> tu
             found = f"{recipe} is not the folder of a run"
             raise RejuiceError(found, "give a recipe or the folder of a run")
         recipe = recipe / "recipe.yaml"
-    _check_trusted(recipe, resume, trusted)
+    from ...trainer.launch.checkpoints import last
     from ...trainer.run import is_prepared
+    from ..recipe.trust import run_folder_of
 
+    if (of := run_folder_of(recipe)) is not None:
+        code = _code(recipe, checkpoints=resume and last(of) is not None)
+        check_trusted(of, code, trusted)
     of_run = recipe.name == "recipe.yaml" and is_prepared(recipe.parent)
     return recipe, output or (recipe.parent if of_run else RUNS / recipe.stem)
 

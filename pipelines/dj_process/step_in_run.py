@@ -162,7 +162,7 @@ class StepInRun:
     def _position(self, number: int, place: str = "") -> str:
         path, line = Path(self.head["recipe"]), None
         with suppress(OSError, YAMLError, LookupError):
-            line = parse_document(path.read_text("utf-8")).item_lines["process"][number - 1]
+            line = parse_document(path.read_text("utf-8")).lines[f"process.{number - 1}"]
         return position(path, line, place)
 
     def write(self, log: StepLog) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ...operators import ALL, DataError, Kind, Operator, RecipeError, Scope
 from ...operators.columns import SHARED_IN_GROUP, columns_of
-from ...operators.condition import Where, exclude_each_other, matches
+from ...operators.condition import exclude_each_other, matches
 from ...operators.errors import shown, suggest
 from ...operators.mapper.group_stats_mapper import GroupStatsMapper
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
@@ -45,13 +45,7 @@ class Column(NamedTuple):
 
     @property
     def steps(self) -> list[Step]:
-        """The steps that wrote it."""
         return [step for step in self.writers if step is not None]
-
-    @property
-    def where(self) -> Where | None:
-        """The condition under which it was written; None: all rows, or several steps."""
-        return self.steps[0].operator.where if len(self.steps) == 1 else None
 
 
 ByName: TypeAlias = Mapping[str, Column]
@@ -111,7 +105,8 @@ def _after(step: Step, before: ByName) -> ByName:
 def _mark_stale(columns: dict[str, Column], replaced: str, step: Step) -> None:
     """Mark what was computed from a column in rows that the step is about."""
     for name, column in columns.items():
-        apart = exclude_each_other(step.operator.where, column.where)
+        only = column.steps[0].operator.where if len(column.steps) == 1 else None
+        apart = exclude_each_other(step.operator.where, only)
         if replaced in column.of and column.stale is None and not apart:
             columns[name] = column._replace(stale=(replaced, step))
 
@@ -119,7 +114,7 @@ def _mark_stale(columns: dict[str, Column], replaced: str, step: Step) -> None:
 def computed_from(
     steps: Sequence[Step], columns: Iterable[str], origins: Origins
 ) -> dict[str, frozenset[str]]:
-    """From which columns each column was computed after some steps, as far as is known."""
+    """From which columns each was computed after some steps, as far as is known."""
     places = walk(steps, columns, origins)
     return {name: each.of for name, each in places[-1].after.items() if each.of} if places else {}
 
@@ -180,7 +175,13 @@ def check_columns(recipe: Recipe, schema: pa.Schema) -> None:
     for at, step in enumerate(recipe.steps):
         theirs = step.operator if isinstance(step.operator, ForeignOperator) else None
         for column, name in theirs.named_entries if theirs else ():
-            if not _has(schema, column, name) and not _is_written(recipe.steps[:at], column, name):
+            earlier = (each.operator for each in recipe.steps[:at])
+            if not _has(schema, column, name) and not any(
+                each.may_write(column, name)
+                if isinstance(each, ForeignOperator)
+                else column in each.writes()
+                for each in earlier
+            ):
                 what = f"{KINDS[column]} '{name}'" if name else f"a {KINDS[column]}"
                 right = f"put a step that writes {what} before it"
                 found = f"no step before it writes {what}"
@@ -197,15 +198,6 @@ def _has(schema: pa.Schema, column: str, name: str) -> bool:
     return not name or not pa.types.is_struct(kind) or kind.get_field_index(name) >= 0
 
 
-def _is_written(steps: Sequence[Step], column: str, name: str) -> bool:
-    return any(
-        step.operator.may_write(column, name)
-        if isinstance(step.operator, ForeignOperator)
-        else column in step.operator.writes()
-        for step in steps
-    )
-
-
 def check_reads(steps: Sequence[Step], columns: Iterable[str], where: Position) -> None:
     """Check that each step finds what it reads."""
     answers = set[str]()
@@ -215,8 +207,13 @@ def check_reads(steps: Sequence[Step], columns: Iterable[str], where: Position) 
             answers.update(columns_of([operator.reference], there))
         if not is_known:
             return
-        if isinstance(operator, ForeignOperator):
-            _check_text(step, operator.text_column, there, where)
+        text = operator.text_column if isinstance(operator, ForeignOperator) else None
+        # Data-Juicer reads `meta.text` out of column `meta`.
+        if text is not None and not {text, text.partition(".")[0]} & there.keys():
+            listed = ", ".join(sorted(there))
+            right = f"set text_keys, or text_key of the step; there are: {listed}"
+            found = f"its text column '{text}' is missing"
+            raise RecipeError(found, _writers(text) or right, where=where(step))
         if _is_unknown(step):
             continue
         for name in operator.needs_of(there):
@@ -234,16 +231,6 @@ def check_reads(steps: Sequence[Step], columns: Iterable[str], where: Position) 
                 found = f"column '{name}' is the dataset's, and '{of}' was written since"
                 right = f"{_remedy(name, there)}, or rename it in the dataset"
                 raise RecipeError(found, right, where=where(step))
-
-
-def _check_text(step: Step, text: str | None, columns: ByName, where: Position) -> None:
-    """Refuse a step of Data-Juicer's whose text column is nowhere before it."""
-    # Data-Juicer reads `meta.text` out of column `meta`.
-    if text is None or text in columns or text.partition(".")[0] in columns:
-        return
-    there = ", ".join(sorted(columns))
-    remedy = _writers(text) or f"set text_keys, or text_key of the step; there are: {there}"
-    raise RecipeError(f"its text column '{text}' is missing", remedy, where=where(step))
 
 
 def check_replaced(
@@ -285,17 +272,16 @@ def check_replaced(
 
 def _check_writers(step: Step, name: str, column: Column, where: Position) -> None:
     """Refuse to replace a column of another operator before it, in a row that both are about."""
-    operator = step.operator
+    own = step.operator
     for writer in column.steps:
-        both = writer.operator.where, operator.where
-        if writer.operator.name() != operator.name() and not exclude_each_other(*both):
-            found = f"would replace {_named([name])} of step {writer.number} {writer.name}"
-            right = "give each of them a `where`, so that no row is for both"
-            if all(both):
-                found += ": a row may match the `where` of both"
-                right = "change them so that no row can"
-            right += ", or leave one of the two steps out"
-            raise RecipeError(found, right, where=where(step))
+        other = writer.operator
+        if other.name() != own.name() and not exclude_each_other(other.where, own.where):
+            both = ": a row may match the `where` of both" if other.where and own.where else ""
+            raise RecipeError(
+                f"would replace {_named([name])} of step {writer.number} {writer.name}{both}",
+                "give each of them a `where` that excludes the other's, or leave one out",
+                where=where(step),
+            )
 
 
 def _check_current(places: Sequence[Passed], where: Position) -> None:
@@ -311,19 +297,19 @@ def _check_current(places: Sequence[Passed], where: Position) -> None:
 
 
 def _stale(name: str, columns: ByName, where: Position, why: str = "") -> RecipeError:
-    stale = columns[name].stale
-    assert stale is not None  # It is asked of those alone.
-    replaced, step = stale
-    others = sorted(n for n, column in columns.items() if column.stale and n != name)
+    column = columns[name]
+    assert column.stale is not None  # It is asked of those alone.
+    replaced, step = column.stale
+    others = sorted(n for n, each in columns.items() if each.stale and n != name)
     also = f" (as are {', '.join(others)})" if others else ""
-    writers = columns[name].steps
-    writer = f"step {writers[-1].number} {writers[-1].name}" if writers else "an earlier run"
+    writer = "an earlier run"
     right = (
-        f"put {writer} after this step, too, or leave it out"
-        if writers
-        else f"compute it again after this step, or read the dataset without '{replaced}' or "
-        f"without '{name}' (`columns`)"
+        f"compute it again after this step, or read the dataset without '{replaced}' or without "
+        f"'{name}' (`columns`)"
     )
+    if column.steps:
+        writer = f"step {column.steps[-1].number} {column.steps[-1].name}"
+        right = f"put {writer} after this step, too, or leave it out"
     found = f"replaces '{replaced}', of which {writer} computed '{name}'{also}{why}"
     return RecipeError(found, right, where=where(step))
 

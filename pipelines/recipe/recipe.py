@@ -62,9 +62,9 @@ class Recipe:
     head: Head  # its settings
     steps: tuple[Step, ...]  # its operators, in order
     for_data_juicer: Mapping[str, Any]  # settings that only `dj-process` obeys
-    step_lines: tuple[int, ...]  # the line of the file on which each step begins, for messages
-    table: pa.Table | None  # the dataset, if it is a table in memory
-    has_export: bool  # whether the curated dataset is written to a file
+    from_file: bool = False  # whether it was read from a file, which `path` is
+    table: pa.Table | None = None  # the dataset, if it is a table in memory
+    has_export: bool = True  # whether the curated dataset is written to a file
 
     def __init__(
         self,
@@ -110,20 +110,20 @@ class Recipe:
         head = checked_head(path, document, {}, ())
         if not process:
             raise RecipeError("'process' is empty", "make it a list of operators", where=name)
-        places = [position(path, None, f"step {number}") for number in range(1, len(process) + 1)]
+        places = [f"{name}, step {number}" for number in range(1, len(process) + 1)]
         entries = [
-            (place, each if isinstance(each, Operator) else split_entry(each, place))
+            each if isinstance(each, Operator) else split_entry(each, place)
             for place, each in zip(places, process, strict=True)
         ]
-        steps = _steps(path, head, entries, settings)
+        steps = number_steps(_operators(path, head, places, entries, settings))
         if table is not None and SUFFIX not in table.column_names:
             for step in of_files(steps):
                 found = f"a table is of no file, and has no column '{SUFFIX}'"
                 where = f"{name}, step {step.number} {step.name}"
                 raise RecipeError(found, "give the path of a dataset", where=where)
-        vars(self).update(path=path, head=head, steps=steps, table=table)
-        vars(self).update(for_data_juicer=_of_data_juicer(document), step_lines=())
-        vars(self).update(has_export=export_path is not None)
+        theirs = _of_data_juicer(document)
+        vars(self).update(path=path, head=head, steps=steps, for_data_juicer=theirs)
+        vars(self).update(table=table, has_export=export_path is not None)
 
     def __repr__(self) -> str:
         # Not the table, which may have any number of rows.
@@ -154,21 +154,13 @@ class Recipe:
         return self._without("run")
 
     def _without(self, place: str) -> Self:
-        """The recipe without the steps that are only there; the others are counted anew."""
         kept = [step for step in self.steps if step.operator.on != place]
         if len(kept) == len(self.steps):
             return self
         if not kept:
             found, right = f"every step is `on: {place}`", "leave `on` out of one of them"
             raise RecipeError(found, right, where=str(self.path))
-        lines = tuple(self.step_lines[s.number - 1] for s in kept) if self.step_lines else ()
-        steps = tuple(step._replace(number=at) for at, step in enumerate(kept, 1))
-        return self.replace(steps=steps, step_lines=lines)
-
-    @property
-    def from_file(self) -> bool:
-        """Whether it was read from a file, which `path` is."""
-        return bool(self.step_lines)
+        return self.replace(steps=tuple(step._replace(number=n) for n, step in enumerate(kept, 1)))
 
     def dataset_spec(self) -> DatasetSpec:
         """What it reads as its dataset."""
@@ -183,9 +175,7 @@ class Recipe:
 
     def line_of(self, step: Step) -> str:
         """`recipe.yaml, line 12`: where a step begins."""
-        place = step.number - 1
-        line = self.step_lines[place] if place < len(self.step_lines) else None
-        return position(self.path, line)
+        return position(self.path, step.line)
 
     def where(self, step: Step) -> str:
         """`recipe.yaml, line 12, step 3 pass_rate_filter`: where a message about a step points."""
@@ -272,38 +262,39 @@ def _of_data_juicer(document: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in document.items() if key in KEYS}
 
 
-def _steps(
+def _operators(
     path: Path,
     head: Head,
-    entries: Sequence[tuple[str, Operator | tuple[str, dict[str, Any]]]],
+    places: Sequence[str],
+    entries: Sequence[Operator | tuple[str, dict[str, Any]]],
     document: Mapping[str, Any],
     *,
     with_code: bool = True,
-) -> tuple[Step, ...]:
-    """The steps of a recipe, each an operator or its name and fields, and where it is."""
+) -> Iterator[Operator]:
+    """The operators of a recipe from operators, or their names and fields, and where they are."""
     custom = load_files(head.custom_operator_paths) if with_code else {}
-    operators = list[Operator]()
-    for place, entry in entries:
+    for place, entry in zip(places, entries, strict=True):
         if isinstance(entry, Operator):
-            operators.append(entry)
+            yield entry
             continue
         kind, fields = entry
         try:
             fields = with_function_file(kind, fields, path.parent)
             if with_code:
-                operators.append(build_operator(kind, fields, custom, head, document))
+                yield build_operator(kind, fields, custom, head, document)
             else:
-                operators.append(operator_on_file(kind, fields, head, document))
+                yield operator_on_file(kind, fields, head, document)
         except RecipeError as error:
             raise error.at(f"{place} {shortened(kind)}") from None
-    return number_steps(operators)
 
 
 def _process(steps: Sequence[Step]) -> list[dict[str, Any]]:
     # Files of tools and flows are at the head, for all steps.
     dumps = [step.operator.model_dump(mode="json") for step in steps]
-    parts = [{key: value for key, value in dump.items() if key != FILES} for dump in dumps]
-    return [{step.operator.name(): part} for step, part in zip(steps, parts, strict=True)]
+    return [
+        {step.operator.name(): {key: value for key, value in fields.items() if key != FILES}}
+        for step, fields in zip(steps, dumps, strict=True)
+    ]
 
 
 # --- Read a recipe: YAML into operators. Each mistake is reported in one line ---------
@@ -329,28 +320,26 @@ def load_without_code(path: Path, overrides: Mapping[str, str] | None = None) ->
 def _load(path: Path, overrides: Mapping[str, str], *, with_code: bool) -> Recipe:
     read = read_document(path)
     document: dict[str, Any] = dict(read.value)
-    check_keys(path, document, read.key_lines)
+    check_keys(path, document, read.lines)
     process = document.pop("process", None)
     if not isinstance(process, list) or not process:
         found = "empty" if process == [] else shown(process) if process is not None else "missing"
-        where = position(path, read.key_lines.get("process"))
+        where = position(path, read.lines.get("process"))
         raise RecipeError(f"'process' is {found}", "make it a list of operators", where=where)
-    lines = read.item_lines["process"]
+    lines = [read.lines[f"process.{at}"] for at in range(len(process))]
     places = [position(path, line, f"step {number}") for number, line in enumerate(lines, 1)]
-    parts = [split_entry(entry, place) for place, entry in zip(places, process, strict=True)]
-    names = step_names([kind for kind, _ in parts])
-    fields = {name: values for name, (_, values) in zip(names, parts, strict=True)}
+    entries = [split_entry(entry, place) for place, entry in zip(places, process, strict=True)]
+    names = step_names([kind for kind, _ in entries])
+    fields = {name: values for name, (_, values) in zip(names, entries, strict=True)}
     _override(document, fields, overrides)
     know_named([document, fields])
-    head = checked_head(path, document, read.key_lines, overrides)
-    entries = [
-        (place, (kind, fields[name]))
-        for place, name, (kind, _) in zip(places, names, parts, strict=True)
-    ]
+    head = checked_head(path, document, read.lines, overrides)
+    operators = _operators(path, head, places, entries, document, with_code=with_code)
+    steps = zip(number_steps(operators), lines, strict=True)
     recipe = Recipe.__new__(Recipe)
-    steps = _steps(path, head, entries, document, with_code=with_code)
-    vars(recipe).update(path=path, head=head, steps=steps, step_lines=lines)
-    vars(recipe).update(for_data_juicer=_of_data_juicer(document), table=None, has_export=True)
+    own = tuple(step._replace(line=line) for step, line in steps)
+    vars(recipe).update(path=path, head=head, steps=own, from_file=True)
+    vars(recipe).update(for_data_juicer=_of_data_juicer(document))
     return recipe
 
 
@@ -439,10 +428,7 @@ class Document(NamedTuple):
     """A YAML document with the lines, from 1, that messages name."""
 
     value: Any  # what it holds
-    # of a mapping, the line of each key; of a key within a key, by `KEY.KEY`
-    key_lines: Mapping[str, int]
-    # of a mapping, for each key whose value is a list, the line of each item
-    item_lines: Mapping[str, tuple[int, ...]]
+    lines: Mapping[str, int]  # of each key, by its path: `KEY.KEY`; of an item of a list, `KEY.0`
 
 
 def parse(text: str) -> Any:
@@ -456,18 +442,13 @@ def parse_document(text: str) -> Document:
         loader = _Loader(text)
         root = loader.get_single_node()
         # Built first: that also puts the keys of `<<: *anchor` among those of their mapping.
-        value = None if root is None else loader.construct_document(root)
+        # A list that is an item of itself is refused there.
+        value = None if root is None else loader.construct_object(root, deep=True)
     except RecursionError:
         raise YAMLError("its values are nested too deeply") from None
     except (ValueError, OverflowError) as error:  # Such as "\UFFFFFFFF", which is no character.
         raise YAMLError(str(error)) from None
-    pairs = root.value if isinstance(root, yaml.MappingNode) else []
-    item_lines = {
-        str(key.value): tuple(_line(item) for item in node.value)
-        for key, node in pairs
-        if isinstance(node, yaml.SequenceNode)
-    }
-    return Document(value, dict(_key_lines(root)), item_lines)
+    return Document(value, dict(_lines(root)))
 
 
 def dump(document: Mapping[str, Any]) -> str:
@@ -486,28 +467,18 @@ def _not_yaml(error: YAMLError, path: Path) -> RecipeError:
     return RecipeError(found, right, where=position(path, mark.line + 1 if mark else None))
 
 
-def _key_lines(node: yaml.Node | None, prefix: str = "") -> Iterator[tuple[str, int]]:
-    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
-        yield f"{prefix}{key.value}", _line(key)
-        yield from _key_lines(value, f"{prefix}{key.value}.")
-
-
-def _line(node: yaml.Node) -> int:
-    return int(node.start_mark.line) + 1
+def _lines(node: yaml.Node | None, above: str = "") -> Iterator[tuple[str, int]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield f"{above}{key.value}", key.start_mark.line + 1
+            yield from _lines(value, f"{above}{key.value}.")
+    elif isinstance(node, yaml.SequenceNode):
+        for at, item in enumerate(node.value):
+            yield f"{above}{at}", item.start_mark.line + 1
 
 
 class _Loader(yaml.SafeLoader):
     """Names and literals only; a key that is given twice is an error."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """The next node; not an alias of a list or mapping that it is in, such as `&a [*a]`."""
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()  # type: ignore[no-untyped-call]
-            node = self.anchors.get(event.anchor)
-            if node is not None and node.end_mark is None:  # Set where a node ends.
-                problem = f"'*{event.anchor}' is inside of what it stands for"
-                raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
-        return super().compose_node(parent, index)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """The value of a node, which is one that a file and a number of the machine can hold."""
@@ -519,8 +490,8 @@ class _Loader(yaml.SafeLoader):
                 check_integer(found)
         except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
             # What is no number, and is tagged as one: PyYAML raises whatever comes of it.
-            why = f": {error}" if type(error) is ValueError else ""
-            problem = f"{shown(node.value)} is not of the type {node.tag.rpartition(':')[2]}{why}"
+            problem = f"{shown(node.value)} is not of the type {node.tag.rpartition(':')[2]}"
+            problem += f": {error}" if type(error) is ValueError else ""
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
         return found
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -26,7 +26,7 @@ from ...operators import (
     installed,
 )
 from ...operators.columns import ADVANTAGES, CREDIT
-from ...operators.condition import exclude_each_other
+from ...operators.condition import Where, exclude_each_other
 from ...operators.config import WeightSchedule
 from ...operators.errors import shortened, shown, suggest
 from ...operators.mapper.gdpo_advantage_mapper import GdpoAdvantageMapper
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 SERVED = "mcp"
 """The tool that a server has: to say what the policy can call, it is started or connected to."""
-_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 class StoredOperator(Operator):
@@ -67,15 +66,11 @@ class StoredOperator(Operator):
 
     @classmethod
     def name(cls) -> str:
-        """The name in the recipe."""
         return cls.stored_name
 
-    def with_written(
-        self, columns: Sequence[str], reasons: Mapping[str, str] | None = None
-    ) -> StoredOperator:
+    def with_written(self, columns: Sequence[str], reasons: Mapping[str, str]) -> StoredOperator:
         """This operator, with the columns that it has written in a run, and why it dropped rows."""
-        known = tuple((reasons or {}).items())
-        kind = _kind(self.name(), self.samples, tuple(columns), known)
+        kind = _kind(self.name(), self.samples, tuple(columns), tuple(reasons.items()))
         common = {name: getattr(self, name) for name in COMMON_FIELDS}
         return build(kind, {**(self.model_extra or {}), **common})
 
@@ -105,7 +100,7 @@ def stored_operator(
     name: str, fields: Mapping[str, Any], *, samples: bool = False
 ) -> StoredOperator | None:
     """The operator of a stored step; None where no operator can have this name."""
-    return build(_kind(name, samples, (), ()), fields) if _NAME.fullmatch(name) else None
+    return build(_kind(name, samples, (), ()), fields) if name.isidentifier() else None
 
 
 @cache
@@ -118,9 +113,8 @@ def _kind(
     return type("Stored", (StoredOperator,), members)
 
 
-def serves_tools(fields: Mapping[str, Any]) -> bool:
-    """Whether a step has a tool of a server."""
-    tools = fields.get("tools")
+def serves_tools(tools: Any) -> bool:
+    """Whether one of a step's `tools` is that of a server."""
     entries = tools if isinstance(tools, list | tuple) else ()
     return any(each == SERVED or (isinstance(each, dict) and SERVED in each) for each in entries)
 
@@ -137,6 +131,7 @@ class Step(NamedTuple):
     number: int  # its position in the recipe, from 1
     name: str  # the operator's name; a second use of it is `name_2`, a third `name_3`
     operator: Operator  # the operator
+    line: int | None = None  # where it begins in the recipe's file
 
     @property
     def label(self) -> str:
@@ -170,9 +165,9 @@ def step_names(kinds: list[str]) -> list[str]:
     ]
 
 
-def number_steps(operators: Sequence[Operator]) -> tuple[Step, ...]:
+def number_steps(found: Iterable[Operator]) -> tuple[Step, ...]:
     """Steps of a recipe, of which each knows what those before and after it decide for it."""
-    steps = list[Step]()
+    steps, operators = list[Step](), list(found)
     for at, name in enumerate(step_names([operator.name() for operator in operators])):
         operator = operators[at]
         sampled = [each for each in operators[:at] if isinstance(each, RolloutMapper)]
@@ -207,25 +202,22 @@ def _with_what_follows(
 
 
 def split_entry(entry: object, where: str) -> tuple[str, dict[str, Any]]:
-    """The operator name of an entry of `process`, and its fields."""
     if isinstance(entry, str):
         return entry, {}
     if not isinstance(entry, dict) or len(entry) != 1:
         found = "a step is one operator and its fields"
         raise RecipeError(found, "write `- name: {…}`", where=where)
     ((name, fields),) = entry.items()
-    fields, found = {} if fields is None else fields, ""
-    if isinstance(fields, dict):
+    if isinstance(fields, dict) or fields is None:
         # In YAML 1.1, a bare `on` is the value true.
-        fields = {"on" if field is True else field: value for field, value in fields.items()}
-        for field in (field for field in fields if not isinstance(field, str)):
-            found = f"{shown(field)} for the name of a field"
+        named = {"on" if key is True else key: value for key, value in (fields or {}).items()}
+        wrong = [f"{shown(key)} for the name of a field" for key in named if type(key) is not str]
     else:
-        found = f"{shown(fields)} for fields"
-    if found:
+        named, wrong = {}, [f"{shown(fields)} for fields"]
+    for found in wrong:
         found = f"{shortened(str(name))} has {found}"
         raise RecipeError(found, "write `field: value`", where=where)
-    return str(name), fields
+    return str(name), named
 
 
 def with_files(
@@ -284,22 +276,20 @@ def operator_on_file(
 ) -> Operator:
     """An operator of a stored recipe, for which no file is imported and no program started.
 
-    Returns:
-        A `StoredOperator` where the operator, or a tool or flow that it uses, is not installed, and
-        where it runs a function that the recipe names.
+    It is a `StoredOperator` where the operator, or a tool or flow that it uses, is not installed,
+    and where it runs a function that the recipe names.
     """
     kind = find(name)
-    if kind is None and not catalogue.find(name) and (found := stored_operator(name, fields)):
-        return found
-    if name == REWARD_FUNCTION and (found := stored_operator(name, fields)):
+    is_apart = name == REWARD_FUNCTION or (kind is None and not catalogue.find(name))
+    if is_apart and (found := stored_operator(name, fields)):
         return found
     without_files = head.model_copy(update={FILES: ()})
     if kind is None or FILES not in kind.model_fields:
         return build_operator(name, fields, {}, without_files, document)
-    samples = issubclass(kind, RolloutMapper)
-    if not serves_tools(fields):  # To say what it can call, a server of tools would be started.
+    if not serves_tools(fields.get("tools")):  # To say what they are, it would be started.
         with suppress(RecipeError):  # A tool may need a file or a package that is not here.
             return build_operator(name, fields, {}, without_files, document)
+    samples = issubclass(kind, RolloutMapper)
     return stored_operator(name, fields, samples=samples) or build(kind, fields)
 
 
@@ -342,16 +332,16 @@ def credit_step(steps: Sequence[Step]) -> Step | None:
 
 def adds_credit(steps: Sequence[Step], train: Train | None) -> bool:
     """Whether training adds `grpo_advantage_mapper`: no step writes the advantage of a reward."""
-    parts = _credit_parts(steps, train)
     return train is not None and any(
-        credit_step(own) is None and gives_reward(own) for own in parts.values()
+        credit_step(own) is None and gives_reward(own)
+        for own in _credit_parts(steps, train).values()
     )
 
 
 def credit_line(steps: Sequence[Step], train: Train | None) -> str:
     """Which steps give the rows their credit; empty where nothing is rewarded."""
-    parts = _credit_parts(steps, train)
-    return " ".join(filter(None, (_credit_line(own, of, train) for of, own in parts.items())))
+    lines = (_credit_line(own, of, train) for of, own in _credit_parts(steps, train).items())
+    return " ".join(filter(None, lines))
 
 
 def _credit_parts(steps: Sequence[Step], train: Train | None) -> dict[str, Sequence[Step]]:
@@ -366,7 +356,6 @@ def _credit_parts(steps: Sequence[Step], train: Train | None) -> dict[str, Seque
 
 
 def gives_reward(steps: Sequence[Step]) -> bool:
-    """Whether steps write the column `reward`."""
     return any("reward" in step.operator.writes() for step in steps)
 
 
@@ -375,9 +364,9 @@ def _credit_line(steps: Sequence[Step], whose: str, train: Train | None) -> str:
     if credit_step(steps) is None:
         if train is None or not gives_reward(steps):
             return ""
-        line = f"No step writes the advantage{whose}: in training, "
-        stored = "the stored one is taken, or if there is none, "
-        line += f"{stored if train.replay else ''}grpo_advantage_mapper is added"
+        stored = "the stored one is taken, or if there is none, " if train.replay else ""
+        line = f"No step writes the advantage{whose}: in training, {stored}"
+        line += "grpo_advantage_mapper is added"
     else:
         of_turns, of_row = written.get("turn_advantage"), written.get("advantage")
         named = [f"{step.number} {step.name}" for step in (of_turns, of_row) if step]
@@ -387,38 +376,30 @@ def _credit_line(steps: Sequence[Step], whose: str, train: Train | None) -> str:
     return ", ".join([line, *more]) + "."
 
 
-# --- Weights of two steps -------------------------------------------------------------
+# --- Warnings -------------------------------------------------------------------------
+
+_CHARACTERS = 4  # of a token, about
+_BRIEF_TOOLS = {"calculator"}
+_OLD = 2  # steps
+_CORRECTION = "rollout_correction.rollout_is"  # a key of verl
+
 # GDPO weighs the components by itself, and `reward` stays the sum: two steps have the weights.
-
-
-def _sums_beside(steps: Sequence[Step], at: int) -> list[Step]:
-    """The sums before a `gdpo_advantage_mapper` that may be about one of its rows."""
-
-    def is_apart(total: RewardSumMapper) -> bool:
-        of_task = {} if total.task is None else {"task": total.task}
-        return exclude_each_other({**(total.where or {}), **of_task}, steps[at].operator.where)
-
-    return [
-        step
-        for step in steps[:at]
-        if isinstance(step.operator, RewardSumMapper) and not is_apart(step.operator)
-    ]
 
 
 def weight_warnings(steps: Sequence[Step], where: Callable[[Step], str]) -> list[str]:
     """A line for each step whose weights or gates are not those of the sums beside it."""
     lines = list[str]()
     for at, step in enumerate(steps):
-        sums = _sums_beside(steps, at) if isinstance(step.operator, GdpoAdvantageMapper) else []
-        if not sums:
+        if not isinstance(step.operator, GdpoAdvantageMapper):
             continue
+        sums = [each for each in steps[:at] if _is_sum_of(each.operator, step.operator.where)]
         own, others = _weighed(step.operator), [_weighed(each.operator) for each in sums]
         differ = []
-        for name in dict.fromkeys([*own, *(name for other in others for name in other)]):
+        for name in dict.fromkeys(chain(own, *others)):
             theirs = sorted({other[name] for other in others if name in other}) or ["none"]
             if theirs != [own.get(name, "none")]:
                 differ.append(f"{name} {own.get(name, 'none')}, not {' or '.join(theirs)}")
-        if differ:
+        if sums and differ:
             total = " and ".join(f"{each.number} {each.name}" for each in sums)
             lines.append(
                 f"{where(step)}: the weights are not those of step {total} ({', '.join(differ)}), "
@@ -426,6 +407,24 @@ def weight_warnings(steps: Sequence[Step], where: Callable[[Step], str]) -> list
                 "the same, unless that is meant"
             )
     return lines
+
+
+def _is_sum_of(operator: Operator, rows: Where | None) -> bool:
+    if not isinstance(operator, RewardSumMapper):
+        return False
+    of_task = {} if operator.task is None else {"task": operator.task}
+    return not exclude_each_other({**(operator.where or {}), **of_task}, rows)
+
+
+def _weighed(operator: Operator) -> dict[str, str]:
+    """What each component counts, in words."""
+    assert isinstance(operator, GdpoAdvantageMapper | RewardSumMapper)
+    found = dict[str, str]()
+    for name, weight in operator.weights.items():
+        ends = [weight.from_, weight.to] if isinstance(weight, WeightSchedule) else [weight]
+        gate = f" ({operator.gates[name]})" if name in operator.gates else ""
+        found[name] = " to ".join(f"{each:g}" for each in ends) + gate
+    return found
 
 
 def age_warnings(steps: Sequence[Step], train: Train) -> list[str]:
@@ -479,23 +478,3 @@ def observation_warnings(
                 "train.max_prompt_tokens"
             )
     return lines
-
-
-_CHARACTERS = 4  # of a token, about
-_BRIEF_TOOLS = {"calculator"}
-_OLD = 2  # steps
-_CORRECTION = "rollout_correction.rollout_is"  # a key of verl
-
-
-def _weighed(operator: Operator) -> dict[str, str]:
-    if not isinstance(operator, GdpoAdvantageMapper | RewardSumMapper):
-        return {}
-    found = dict[str, str]()
-    for name, weight in operator.weights.items():
-        if isinstance(weight, WeightSchedule):
-            words = f"{weight.from_:g} to {weight.to:g}"
-        else:
-            words = f"{weight:g}"
-        gate = operator.gates.get(name)
-        found[name] = words if gate is None else f"{words} ({gate})"
-    return found

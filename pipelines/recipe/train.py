@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -27,13 +26,23 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 
-# --- Validation -----------------------------------------------------------------------
-# A validation set of the `train:` section: held-out prompts, and how they are sampled.
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
-class ValidationSet(Config):
+class Section(Config):
+    """Settings that are refused where they contradict each other."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for fault in self._faults():
+            raise ValueError(fault)
+        return self
+
+    def _faults(self) -> Iterator[str]:
+        yield from ()
+
+
+class ValidationSet(Section):
     """Held-out prompts, and how they are sampled; a path alone is a set with all defaults."""
 
     path: Path
@@ -55,11 +64,9 @@ class ValidationSet(Config):
     def _of_path(cls, value: Any) -> Any:
         return {"path": value} if isinstance(value, (str, Path)) else value
 
-    @model_validator(mode="after")
-    def _differ(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         if self.temperature == 0 and self.n > 1:
-            raise ValueError("temperature: 0 always gives the same response: it needs n: 1")
-        return self
+            yield "temperature: 0 always gives the same response: it needs n: 1"
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -77,19 +84,7 @@ def check_names(names: Iterable[str]) -> None:
             raise ValueError(f"validation set '{name}' has a name that is no file name: {right}")
 
 
-def _refuse(faults: Iterable[str]) -> None:
-    """Raise the first fault, if there is one."""
-    for fault in faults:
-        raise ValueError(fault)
-
-
-# --- The `train:` section of a recipe: the settings of GRPO training ------------------
-
 Profile = Literal["cpu", "gpu"]
-TrainingSchedule = Literal["generate", "self_verify", "verify_init", "verify_alter", "mixed"]
-Logger = Literal["tensorboard", "wandb", "mlflow", "swanlab"]
-ActorStrategy = Literal["fsdp2", "megatron"]
-RolloutName = Literal["vllm", "sglang"]
 LossAggMode = Literal[
     "token-mean",
     "seq-mean-token-sum",
@@ -98,11 +93,8 @@ LossAggMode = Literal[
     "trajectory-turn-token-mean",
 ]
 PolicyLoss = Literal["vanilla", "gspo", "cispo", "sapo", "geo_mean", "clip_cov", "kl_cov"]
-LoraExport = Literal["merged", "adapter"]
 TURN_MEAN: LossAggMode = "trajectory-turn-token-mean"
 """The only one that is not verl's."""
-OnFailedSession = Literal["drop_row", "drop_group"]
-TrainingMode = Literal["sync", "colocate_async", "separate_async"]
 _VOCABULARY = ("lm_head", "model.embed_tokens")
 ONE_SET = "validation"
 """The name of the validation set that `validation_path` is."""
@@ -117,16 +109,16 @@ class Megatron(Config):
     """Stages that the layers are divided into."""
 
 
-class Gpu(Config):
+class Gpu(Section):
     """Hardware settings of profile `gpu`."""
 
     gpus: PositiveInt = 8
     """GPUs on each node."""
     nodes: PositiveInt = 1
     """Nodes of the Ray cluster."""
-    rollout: RolloutName = "vllm"
+    rollout: Literal["vllm", "sglang"] = "vllm"
     """What samples; verl's `actor_rollout_ref.rollout.name`."""
-    strategy: ActorStrategy = "fsdp2"
+    strategy: Literal["fsdp2", "megatron"] = "fsdp2"
     """What trains; verl's `actor_rollout_ref.actor.strategy`."""
     megatron: Megatron = Megatron()
     """How the policy is divided; strategy `megatron` only."""
@@ -149,11 +141,6 @@ class Gpu(Config):
     reproducible: bool = False
     """Give each request a seed of its own, as profile `cpu` does. vLLM then draws the tokens of
     each response by itself, which takes longer."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        _refuse(self._faults())
-        return self
 
     def _faults(self) -> Iterator[str]:
         if self.reproducible and self.rollout == "sglang":
@@ -178,7 +165,7 @@ class Cpu(Config):
     """Recompute activations in the backward pass instead of storing them."""
 
 
-class Lora(Config):
+class Lora(Section):
     """LoRA, by PEFT: what is trained beside the weights of the policy."""
 
     rank: Annotated[int, Field(gt=0, le=512)] = 16
@@ -188,31 +175,27 @@ class Lora(Config):
     target_modules: str | tuple[str, ...] = "all-linear"
     """The modules that get an adapter: `all-linear`, all but the head; a regular expression; or a
     list such as `[q_proj, v_proj]`."""
-    export: LoraExport = "merged"
+    export: Literal["merged", "adapter"] = "merged"
     """What is written as the policy. `merged`: a whole model, the adapter added to its weights.
     `adapter`: a folder of PEFT, which needs the policy that it was trained beside."""
 
-    @model_validator(mode="after")
-    def _leaves_out_the_vocabulary(self) -> Self:
-        # verl's kernels take the head's weights, not its module; the embedding may share them.
-        if any(map(self._targets, _VOCABULARY)):
-            raise ValueError("lm_head and embed_tokens cannot have an adapter: leave them out")
-        return self
-
-    def _targets(self, module: str) -> bool:
-        """Whether a module may get an adapter: of a list, by the last part of its name."""
+    def _faults(self) -> Iterator[str]:
         chosen = self.target_modules
-        if not isinstance(chosen, str):
-            last = module.rsplit(".", 1)[-1]
-            return any(name.rsplit(".", 1)[-1] == last for name in chosen)
-        try:
-            return re.fullmatch(chosen, module) is not None
-        except re.error as error:
-            found = f"target_modules '{chosen}' is no regular expression: {error}"
-            raise ValueError(found) from None
+        if isinstance(chosen, str):
+            try:
+                taken = any(re.fullmatch(chosen, name) for name in _VOCABULARY)
+            except re.error as error:
+                taken = False
+                yield f"target_modules '{chosen}' is no regular expression: {error}"
+        else:  # A module is named by the end of its path.
+            ends = {name.rsplit(".", 1)[-1] for name in chosen}
+            taken = any(name.rsplit(".", 1)[-1] in ends for name in _VOCABULARY)
+        # verl's kernels take the head's weights, not its module; the embedding may share them.
+        if taken:
+            yield "lm_head and embed_tokens cannot have an adapter: leave them out"
 
 
-class Loss(Config):
+class Loss(Section):
     """The loss of the policy."""
 
     policy: PolicyLoss = "vanilla"
@@ -232,11 +215,6 @@ class Loss(Config):
     turn. The other names are verl's, to which each turn of an agent is a response. Null:
     `seq-mean-token-mean` of `gspo`, `sapo` and `geo_mean`, of which the last two have no other;
     else `token-mean`."""
-
-    @model_validator(mode="after")
-    def _has_its_settings(self) -> Self:
-        _refuse(self._faults())
-        return self
 
     def _faults(self) -> Iterator[str]:
         policy, aggregate = self.policy, self.aggregate
@@ -299,7 +277,7 @@ class StopRules(Config):
     are called as in metrics.jsonl, such as `aime/pass@8`; `accuracy` is that of the first set."""
 
 
-class Train(Config):
+class Train(Section):
     """How `rejuice train` trains; n, temperature and lengths are in `policy_rollout_mapper`."""
 
     policy: str | None = None
@@ -316,7 +294,7 @@ class Train(Config):
     updates_per_step: PositiveInt = 1
     """Optimizer updates per step. Each gets the same number of the remaining rows, a multiple of
     `n`; where few rows remain, there are fewer updates."""
-    mode: TrainingMode = "sync"
+    mode: Literal["sync", "colocate_async", "separate_async"] = "sync"
     """When responses are sampled; verl's `trainer.v1.trainer_mode`. `sync`: those of a step before
     its update, all by the same policy. `colocate_async`: those of later steps, too, on the same
     hardware. `separate_async`: all the time, on hardware of their own. Profile `cpu` samples on
@@ -341,7 +319,7 @@ class Train(Config):
     never ends early."""
     stop: StopRules = StopRules()
     """When training ends before its last step."""
-    on_failed_session: OnFailedSession = "drop_row"
+    on_failed_session: Literal["drop_row", "drop_group"] = "drop_row"
     """What becomes of the other responses to a prompt if the sampling of one, in verl its session,
     has failed. `drop_row`: they are trained on, as in stock verl. `drop_group`: they are not."""
     learning_rate: PositiveFloat = 1e-6
@@ -382,13 +360,15 @@ class Train(Config):
     """The hardware; profile `gpu` only."""
     cpu: Cpu = Cpu()
     """Memory; profile `cpu` only."""
-    schedule: TrainingSchedule = "generate"
+    schedule: Literal["generate", "self_verify", "verify_init", "verify_alter", "mixed"] = (
+        "generate"
+    )
     """What is trained on. `generate`: responses to the prompts of the dataset. `self_verify`: only
     judgements of them. `verify_init`: judgements first, then responses. `verify_alter`: responses,
     and every few steps judgements too. `mixed`: both at each step."""
     verification: Verification = Verification()
     """Which judgements are trained on, and when."""
-    loggers: tuple[Logger, ...] = ("tensorboard",)
+    loggers: tuple[Literal["tensorboard", "wandb", "mlflow", "swanlab"], ...] = ("tensorboard",)
     """verl's experiment trackers, in addition to the console and metrics.jsonl."""
     seed: NonNegativeInt = 0
     """Seed of the order of prompts and of sampling."""
@@ -424,23 +404,22 @@ class Train(Config):
             return self.validation
         return {ONE_SET: ValidationSet(path=self.validation_path, n=self.validation_n)}
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        check_names(self.validation)
-        _refuse(chain(self._faults(), self._faults_of_validation(), self._faults_of_hardware()))
-        return self
-
     def _faults(self) -> Iterator[str]:
+        check_names(self.validation)
+        yield from self._faults_of_steps()
+        yield from self._faults_of_validation()
+        yield from self._faults_of_hardware()
+
+    def _faults_of_steps(self) -> Iterator[str]:
         if self.prompts_per_step % self.updates_per_step:
             yield "prompts_per_step must be a multiple of updates_per_step"
-        if self.replay:
-            for name, samples in (
-                ("refill", self.refill),
-                (f"schedule {self.schedule}", self.schedule != "generate"),
-                (f"mode {self.mode}", self.samples_ahead),
-            ):
-                if samples:
-                    yield f"{name} samples, and replay does not: leave one of them out"
+        sampling = {
+            "refill": self.refill,
+            f"schedule {self.schedule}": self.schedule != "generate",
+            f"mode {self.mode}": self.samples_ahead,
+        }
+        for name in (name for name, samples in sampling.items() if self.replay and samples):
+            yield f"{name} samples, and replay does not: leave one of them out"
         if self.samples_ahead and self.schedule != "generate":
             found = f"schedule {self.schedule} judges what a step has sampled"
             yield f"{found}, and mode {self.mode} samples ahead: choose mode sync, or generate"
@@ -454,14 +433,11 @@ class Train(Config):
             yield f"{found}: judgements would never be trained on"
 
     def _faults_of_hardware(self) -> Iterator[str]:
-        if self.mode != "separate_async":
-            for name, is_set in (
-                ("sync_every", self.sync_every > 1),
-                ("gpu.rollout_gpus", self.gpu.rollout_gpus is not None),
-            ):
-                if is_set:
-                    found = f"{name} is for mode separate_async, and mode is {self.mode}"
-                    yield f"{found}: leave it out, or choose that"
+        apart = {"sync_every": self.sync_every > 1, "gpu.rollout_gpus": self.gpu.rollout_gpus}
+        for name in (name for name, is_set in apart.items() if is_set):
+            if self.mode != "separate_async":
+                found = f"{name} is for mode separate_async, and mode is {self.mode}"
+                yield f"{found}: leave it out, or choose that"
         if self.profile == "cpu":
             return
         lora, modules = self.lora, self.lora.target_modules if self.lora else ()

@@ -60,7 +60,7 @@ def line_of(monkeypatch, capsys, tmp_path):
         ("!!binary aGFsbG8=", "tag:yaml.org,2002:binary' is not allowed"),
         ("!!timestamp 2001-99-99", "tag:yaml.org,2002:timestamp' is not allowed"),
         ("!mine x", "tag '!mine' is not allowed"),
-        ("&a [*a]", "is inside of what it stands for"),
+        ("&a [*a]", "recursive"),
         ("*nowhere", "undefined alias"),
         ("{<<: 1}", "not YAML"),
         ("{[a]: 1}", "a key is a list or a mapping"),

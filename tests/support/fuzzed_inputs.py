@@ -409,7 +409,7 @@ class FuzzedInputs:
             ("whatif", export, "--pass_rate_filter.max", "0.5"),
             ("diff", export, tiny),
             ("cache", "ls", export),
-            ("cache", "prune", tiny, "--dry_run"),
+            ("cache", "prune", tiny, "--dry-run"),
             ("check", tiny, "--dataset_path", export),
         ]
         return ("view", export, "--no_open") if rng.random() < 0.03 else rng.choice(commands)

@@ -86,7 +86,7 @@ def test_what_is_wrong_is_reported_in_a_line(tmp_path):
             ", line 15, train: SGLang takes no regular expression for lora.target_modules: list the modules, or choose all-linear",
         ),
         ({"gpu": 8}, ", line 16: 'train.gpu' is 8; input should be a valid dictionary or instance of gpu"),
-        ({"loggers": ["excel"]}, ", line 16: 'train.loggers' is 'excel'; input should be 'tensorboard', 'wandb', 'mlflow' or 'swanlab'"),
+        ({"loggers": ["excel"]}, ", line 17: 'train.loggers' is 'excel'; input should be 'tensorboard', 'wandb', 'mlflow' or 'swanlab'"),
         ({"prompts_per_step": 10, "updates_per_step": 4}, ", line 15, train: prompts_per_step must be a multiple of updates_per_step"),
         ({"replay": "a", "refill": 1}, ", line 15, train: refill samples, and replay does not: leave one of them out"),
         ({"replay": "a", "schedule": "mixed"}, ", line 15, train: schedule mixed samples, and replay does not: leave one of them out"),

@@ -1,5 +1,6 @@
 """`rejuice cache`: what can go is removed, what cost something stays, and nothing stale is found."""
 
+import json
 import os
 import subprocess
 import sys
@@ -92,7 +93,7 @@ def test_what_no_finished_run_uses_is_pruned_and_samples_stay(path, rejuice, ser
     ran(path, **{"length_filter.min": "2"})
     before, asked = samples_of(cache), server.attempts.copy()
     assert names(select_unused(cache, samples=True).removed) == ["length_filter"]
-    code, out, _ = rejuice("cache", "prune", path, "--dry_run")
+    code, out, _ = rejuice("cache", "prune", path, "--dry-run")
     assert (code, out.splitlines()[1].split()[0]) == (0, "length_filter")
     assert len(cache_entries(cache)) == 6, "a dry run removes nothing"
     code, out, _ = rejuice("cache", "prune", path)
@@ -238,7 +239,7 @@ def test_an_export_that_is_a_folder_is_not_taken_for_a_cache(path, rejuice, tmp_
     (export.with_suffix(".run") / "report.json").unlink()
     before = sorted(export.iterdir())
     assert rejuice("cache", "ls", export)[0] == 0
-    assert rejuice("cache", "prune", export, "--dry_run")[0] == 0
+    assert rejuice("cache", "prune", export, "--dry-run")[0] == 0
     rejuice("cache", "prune", export)
     assert sorted(export.iterdir()) == before
     assert names(cache_entries(export.parent / ".rejuice"))
@@ -320,20 +321,21 @@ def test_the_list_of_a_cache(path, rejuice, place, tmp_path):
     scores = open_cache(user_cache())
     scores.put(bytes(32), "four words in all")
     scores.close()
+    words = [place]
     if place == "out":
         os.rename(tmp_path / "out" / ".rejuice", tmp_path / "moved")
-        code, out, _ = rejuice("cache", "ls", "--cache_dir", "moved")
-        used_by = ""
-    else:
-        code, out, _ = rejuice("cache", "ls", place)
-        used_by = "out/curated.parquet"
+        words = ["--cache_dir", "moved"]
+    code, out, _ = rejuice("cache", "ls", *words)
     assert code == 0
     lines = out.splitlines()
-    assert lines[0].split() == ["operator", "holds", "key", "size", "chunks", "rows", "last", "used", "used", "by"]  # fmt: skip
-    assert [line.split()[0] for line in lines[1:6]] == [
+    operators = [
         "source", "length_filter", "policy_rollout_mapper", "prompt_template_mapper", "policy_rollout_mapper",
     ]  # fmt: skip
-    assert all(line.rstrip().endswith(used_by or "ago") for line in lines[1:6])
+    assert [line.split()[0] for line in lines[1:6]] == operators
+    rows = [json.loads(line) for line in rejuice("cache", "ls", *words, "--json")[1].splitlines()]
+    assert [row["operator"] for row in rows] == operators
+    assert all(type(row["size"]) is int and type(row["chunks"]) is int for row in rows)
+    assert {row["used by"] for row in rows} == {"" if place == "out" else "out/curated.parquet"}
     assert lines[6].startswith("5 folders, ")
     (line,) = (line for line in lines[7:] if line.startswith("user/rejuice/scores.answers: "))
     assert line.endswith("kB, answers of judges, for all recipes")

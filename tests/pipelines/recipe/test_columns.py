@@ -194,8 +194,8 @@ def test_a_step_does_not_replace_what_another_operator_wrote():
     table = pa.Table.from_pylist([ROW])
     assert refusal(run, Recipe([VERIFY, LONG, OtherVerifierMapper()], table)) == (
         "Recipe, step 3 other_verifier_mapper: would replace column 'verdict' of step 1 "
-        "math_verify_mapper; give each of them a `where`, so that no row is for both, or leave one "
-        "of the two steps out"
+        "math_verify_mapper; give each of them a `where` that excludes the other's, or leave one "
+        "out"
     )
 
 
@@ -221,7 +221,7 @@ def test_two_operators_write_a_column_where_no_row_is_of_both(one, other, is_rig
         assert run(recipe).table["verdict"].to_pylist() == ["wrong_answer", "correct"]
     else:
         found = "step 2 other_verifier_mapper: would replace column 'verdict' of step 1 math_verify"
-        why = ": a row may match the `where` of both; change them so that no row can, or leave one "
+        why = ": a row may match the `where` of both; give each of them a `where` that excludes"
         shown = refusal(run, recipe)
         assert found in shown
         assert (why in shown) == bool(one and other)

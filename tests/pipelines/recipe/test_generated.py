@@ -108,7 +108,7 @@ def test_the_recipe_of_the_run_generates_the_same_file_from_any_folder(rejuice, 
     ("fields", "message"),
     [
         ({"prompt": 5}, ", line 12: unknown key 'generated_datasets.data.jsonl.prompt'; did you mean 'prompts'?"),
-        ({"levels": [5]}, ", line 10: 'generated_datasets.data.jsonl.levels' is 5; input should be 1, 2, 3 or 4"),
+        ({"levels": [5]}, ", line 11: 'generated_datasets.data.jsonl.levels' is 5; input should be 1, 2, 3 or 4"),
         ({"type": "algebra"}, ", line 8: 'generated_datasets.data.jsonl.type' is 'algebra'; input should be 'arithmetic', 'code', 'lookup', 'mixed', 'numbers' or 'trajectories'"),
         ({"type": "lookup"}, ", line 7, generated_datasets.data.jsonl: a dataset of type lookup has no levels"),
         ({"type": "code"}, ", line 7, generated_datasets.data.jsonl: a dataset of type code has no levels"),

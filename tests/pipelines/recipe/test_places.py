@@ -129,7 +129,7 @@ def test_what_is_no_place_is_refused(recipe_file):
 
 def test_a_step_whose_code_is_gone_keeps_both():
     stored = stored_operator("my_mapper", {"where": {"a": 1}, "on": "run", "own": 2})
-    again = stored.with_written(["x"])
+    again = stored.with_written(["x"], {})
     assert (again.where, again.on, again.model_extra) == ({"a": 1}, "run", {"own": 2})
 
 

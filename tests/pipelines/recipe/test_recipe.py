@@ -14,6 +14,10 @@ RECIPES = sorted((Path(__file__).parents[3] / "recipes").glob("*.yaml"))
 HEAD = "dataset_path: a.jsonl\nexport_path: b.parquet\n"
 
 
+def operators_of(recipe):
+    return [(step.number, step.name, step.operator) for step in recipe.steps]
+
+
 def write(tmp_path, text):
     path = tmp_path / "recipe.yaml"
     path.write_text(text)
@@ -138,7 +142,7 @@ def test_a_resolved_recipe_is_a_recipe_and_resolves_to_itself(tmp_path):
     recipe = load(path, {"length_filter.max": "8"})
     again = write(tmp_path, yaml.safe_dump(recipe.resolved(), sort_keys=False))
     assert load(again).resolved() == recipe.resolved()
-    assert load(again).steps == recipe.steps
+    assert operators_of(load(again)) == operators_of(recipe)
     assert recipe.resolved()["process"][0] == {"length_filter": {"column": "response", "unit": "characters", "min": 1, "max": 8}}  # fmt: skip
 
 
@@ -161,7 +165,7 @@ def test_recipes_resolve_to_their_golden_copies():
         assert golden.exists(), "run `make docs`"
         found = yaml.safe_dump(load(path).resolved(), sort_keys=False)
         assert found == golden.read_text("utf-8"), "if this is meant, run `make docs`"
-        assert load(golden).steps == load(path).steps
+        assert operators_of(load(golden)) == operators_of(load(path))
 
     check_each(RECIPES, check)
 

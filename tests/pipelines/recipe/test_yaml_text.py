@@ -128,16 +128,18 @@ def test_lines_of_keys_and_of_items():
     text = "# first\na: 1\n\nb:\n- x\n\n- y: 1\n  z: 2\nc: [1,\n  2]\n"
     found = parse_document(text)
     assert found.value == {"a": 1, "b": ["x", {"y": 1, "z": 2}], "c": [1, 2]}
-    assert found.key_lines == {"a": 2, "b": 4, "c": 9}
-    assert parse_document("a:\n  b:\n    c: 1\n").key_lines == {"a": 1, "a.b": 2, "a.b.c": 3}
+    assert found.lines == {"a": 2, "b": 4, "b.0": 5, "b.1": 7, "c": 9, "c.0": 9, "c.1": 10}
+    assert parse_document("a:\n  b:\n    c: 1\n").lines == {"a": 1, "a.b": 2, "a.b.c": 3}
     merged = parse_document("a: &x\n  b: 1\nc:\n  <<: *x\n  d: [1]\n")
-    assert merged.key_lines == {"a": 1, "a.b": 2, "c": 3, "c.b": 2, "c.d": 5}
-    for text in ("a: &x\n  b: *x\n", "a: &x [*x]"):
-        with pytest.raises(yaml.YAMLError, match=r"'\*x' is inside of what it stands for"):
-            parse_document(text)
-    assert found.item_lines == {"b": (5, 7), "c": (9, 10)}
-    assert parse_document("") == (None, {}, {})
-    assert parse_document("- 1\n") == ([1], {}, {})
+    assert merged.lines == {"a": 1, "a.b": 2, "c": 3, "c.b": 2, "c.d": 5, "c.d.0": 5}
+    assert parse_document("") == (None, {})
+    assert parse_document("- 1\n") == ([1], {"0": 1})
+
+
+@pytest.mark.parametrize("text", ["a: &x\n  b: *x\n", "a: &x [*x]", "&x [*x]", "- &x {a: [*x]}"])
+def test_a_value_that_is_inside_of_itself(text):
+    with pytest.raises(yaml.MarkedYAMLError, match="recursive"):
+        parse_document(text)
 
 
 STEPS = "  - exact_deduplicator\n\n  # Short ones.\n  - length_filter:\n      {field}: 3\n"
@@ -151,9 +153,9 @@ def test_messages_name_the_line_of_the_step(tmp_path):
         load(path)
     path.write_text(HEAD + "process:\n" + STEPS.format(field="min"))
     recipe = load(path)
-    assert recipe.step_lines == (4, 7)
+    assert [step.line for step in recipe.steps] == [4, 7]
     assert recipe.where(recipe.steps[1]) == f"{path}, line 7, step 2 length_filter"
-    assert recipe.replace(step_lines=()).where(recipe.steps[1]) == f"{path}, step 2 length_filter"
+    assert recipe.where(recipe.steps[1]._replace(line=None)) == f"{path}, step 2 length_filter"
 
 
 def test_steps_that_come_by_a_merge_are_on_the_line_where_they_are_written(tmp_path):
