@@ -14,7 +14,7 @@ from ..columns import flat
 from ..groups import uniform_N
 from ..operator import Change, Columns, Operator, Scope
 from ..verifier import Slug, check_reference
-from ..verifier.limits import refusal
+from ..verifier.fractions_and_decimals import refusal
 from ..verifier.pool import shared_pool
 from ..workers import usable_cores
 

@@ -248,7 +248,9 @@ def test_filters_and_search(page):
     page.choose("fate", "dropped")
     assert page.filtered(4) == 1
     page.choose("fate", "")
-    page.choose("verdict", page.run("return String(samples.set.slugs.verdict.indexOf('correct') + 1)"))
+    page.choose(
+        "verdict", page.run("return String(samples.set.slugs.verdict.indexOf('correct') + 1)")
+    )
     assert page.filtered(7) == 3
     page.choose("verdict", "")
     page.choose("least", "1")
