@@ -16,9 +16,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from typing import Literal, NamedTuple
 
 from ..errors import RecipeError
@@ -63,8 +62,6 @@ class Stop:
         self._lock = threading.Lock()
         self._link: socket.socket | None = None
         self.is_wanted = False
-        self.started = threading.Event()
-        """Set once the program has started, or could not."""
 
     def ends(self, link: socket.socket) -> None:
         """Take this as the link of the program to end."""
@@ -102,7 +99,9 @@ def _check_started(first: bytes | None) -> None:
         raise SandboxError(f"the program could not be confined: {reason.decode(errors='replace')}")
 
 
-def _ended(link: socket.socket, printed: Sequence[int], limits: SandboxLimits) -> Execution:
+def _ended(
+    link: socket.socket, printed: Sequence[int], limits: SandboxLimits, stop: Stop
+) -> Execution:
     """Wait for the end of a program that has started, and read what it has printed."""
     ended = _received(link, limits.seconds)
     is_late = ended is None
@@ -122,7 +121,7 @@ def _ended(link: socket.socket, printed: Sequence[int], limits: SandboxLimits) -
     status: Literal["ok", "error", "timeout", "memory"] = "ok" if exit_code == 0 else "error"
     if exit_code == -signal.SIGXCPU:
         status = "timeout"
-    elif exit_code == -signal.SIGKILL:
+    elif exit_code == -signal.SIGKILL and not stop.is_wanted:
         # Not by us: for its processor time, or because the machine has no memory left.
         status = "timeout" if processor_seconds > limits.seconds else "memory"
     elif exit_code and stderr.rstrip("\n").rpartition("\n")[2].startswith("MemoryError"):
@@ -198,8 +197,9 @@ class Sandbox:
         With `show_last`, the value of the last statement is printed if it is an expression, as a
         notebook does. After a SandboxError, the next call starts the sandbox again.
         """
-        with self._free:
-            return self._run(source, stdin, limits, stop or Stop(), show_last=show_last)
+        stop = stop or Stop()
+        with self._free, self._started(source, stdin, limits, stop, show_last=show_last) as ended:
+            return ended()
 
     def run_connected(
         self, answering: str, asking: str, *, limits: SandboxLimits, asking_limits: SandboxLimits
@@ -210,17 +210,14 @@ class Sandbox:
         one of the `workers`, since one waits for the other.
         """
         stop, (ours, theirs) = Stop(), socket.socketpair()
-        with self._free, ours, theirs, ThreadPoolExecutor(1) as thread:
-            first = thread.submit(self._run, answering, theirs, limits, stop)
-            first.add_done_callback(lambda _: stop.started.set())  # Also if it cannot start.
-            try:
-                stop.started.wait()
-                second = self._run(asking, ours, asking_limits, Stop())
-            finally:
-                stop()
-            return first.result(), second
+        with self._free, ours, theirs, self._started(answering, theirs, limits, stop) as first:
+            with self._started(asking, ours, asking_limits, Stop()) as second:
+                asked = second()
+            stop()
+            return first(), asked
 
-    def _run(
+    @contextlib.contextmanager
+    def _started(
         self,
         source: str,
         stdin: str | socket.socket,
@@ -228,12 +225,12 @@ class Sandbox:
         stop: Stop,
         *,
         show_last: bool = False,
-    ) -> Execution:
+    ) -> Iterator[Callable[[], Execution]]:
+        """While it lasts, a program runs, whose end the function waits for."""
         if limits.seconds <= 0 or limits.memory < _LEAST_MEMORY or limits.output < 0:
             raise ValueError(f"a program cannot run within {limits}")
         request = REQUEST.pack(limits.seconds, limits.memory, limits.output, show_last)
         with contextlib.ExitStack() as ours:
-            ours.callback(stop.started.set)
             link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.enter_context(link)
             stop.ends(link)
@@ -243,13 +240,11 @@ class Sandbox:
                     files = [_sealed(source, handed_over), _input(stdin, handed_over), *printed]
                     self._send(request, [*files, theirs.fileno()])
                 _check_started(_received(link, STARTUP_SECONDS))
-                stop.started.set()
-                done = _ended(link, printed, limits)
-                # It looks like the end of one for which there was no memory.
-                is_ours = stop.is_wanted and done.exit_code == -signal.SIGKILL
-                return done._replace(status="error") if is_ours else done
+                yield partial(_ended, link, printed, limits, stop)
             except SandboxError:
-                self._end_if_dead()
+                with self._lock:
+                    if self._server and self._server.process.poll() is not None:
+                        self._end()
                 raise
             except OSError as error:  # such as too many open files in this process
                 raise SandboxError(f"the program cannot be handed over: {error}") from error
@@ -301,11 +296,6 @@ class Sandbox:
         if self._server:
             self._server.close()
         self._server = None
-
-    def _end_if_dead(self) -> None:
-        with self._lock:
-            if self._server and self._server.process.poll() is not None:
-                self._end()
 
     def forget(self) -> None:
         if self._server:
