@@ -239,6 +239,10 @@ class EngineSampler:
                 turn.found.set_exception(self._broken)
 
 
+def _order(prompt: Prompt) -> tuple[int, tuple[int, ...], Messages]:
+    return prompt.seed, tuple(prompt.token_ids or ()), prompt.messages
+
+
 # --- Trajectories ---------------------------------------------------------------------
 
 _TaskGroup: TypeAlias = tuple[int, TrajectoryGroup | Failure]
