@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache, partial
+from itertools import takewhile
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ..chats import TAGS
@@ -42,14 +43,18 @@ class GrowingChat:
             longer = self._ids((("assistant", "b"), _MORE) * 2)
         except TemplateRefusedError as error:
             raise _unfit(str(error)) from error
-        size = _common_suffix(one[len(start) :], other[len(start) :])
+        ends = zip(one[len(start) :][::-1], other[len(start) :][::-1], strict=False)
+        size = len(list(takewhile(lambda both: both[0] == both[1], ends)))
         self._before = one[: len(one) - size]
         """Tokens of the chat up to the end of its action."""
         grows = one[: len(start)] == start == other[: len(start)]
         if not (grows and size and longer == one + one[len(start) :]):
             raise _unfit("it writes earlier messages differently when others follow")
-        if any(self._leaves_out_thought(*tags) for tags in TAGS):
-            raise _unfit("it leaves out the thoughts of earlier messages")
+        for opened, closed in TAGS:
+            texts = (f"{opened}\n{thought}\n{closed}\n\nb" for thought in "ce")
+            one, other = (self._ids((("assistant", text), _MORE)) for text in texts)
+            if one == other:
+                raise _unfit("it leaves out the thoughts of earlier messages")
 
     def after(
         self, prompt_ids: Sequence[int], token_ids: Sequence[int], stopped: bool, text: str
@@ -64,11 +69,6 @@ class GrowingChat:
             between = between[1:]  # The action has this token itself.
         return (*prompt_ids, *token_ids, *between)
 
-    def _leaves_out_thought(self, opened: str, closed: str) -> bool:
-        texts = (f"{opened}\n{thought}\n{closed}\n\nb" for thought in "ce")
-        one, other = (self._ids((("assistant", text), _MORE)) for text in texts)
-        return one == other
-
     def _ids(self, messages: Messages) -> list[int]:
         return list(self._encode((_ASK, *messages)))
 
@@ -80,13 +80,6 @@ def growing_chat(encode: Encode | None) -> GrowingChat:
         found = "context: append needs the policy's tokenizer, which only the server has"
         raise EngineError(found, "choose another api than chat, or set context: memory")
     return GrowingChat(encode)
-
-
-def _common_suffix(one: Sequence[int], other: Sequence[int]) -> int:
-    size = 0
-    while size < min(len(one), len(other)) and one[-1 - size] == other[-1 - size]:
-        size += 1
-    return size
 
 
 def _unfit(reason: str) -> EngineError:

@@ -178,12 +178,18 @@ class EngineSampler:
     async def _sample_waves(self) -> None:
         loop = asyncio.get_running_loop()
         while self._waiting:
-            wave: Sequence[_WaitingTurn] = ()
+            wave = list[_WaitingTurn]()
             try:
                 await self._quiet()
                 await self._catch_up()
                 await self._quiet()  # Until those that have begun wait as well.
-                wave = self._next_wave()
+                # A trajectory that has ended meanwhile, such as by its time limit, waits no more.
+                wave = [turn for turn in self._waiting if not turn.found.done()]
+                self._waiting = []
+                # The order depends on all in which prompts differ, but for `max_tokens`.
+                wave.sort(
+                    key=lambda t: (t.prompt.seed, t.prompt.token_ids or (), t.prompt.messages)
+                )
                 self._under_way = self._thread.submit(self._sample_wave, wave, loop)
                 await asyncio.shield(asyncio.wrap_future(self._under_way))
                 left = sum(not turn.found.done() for turn in wave)
@@ -194,14 +200,6 @@ class EngineSampler:
                     raise
                 self._break(error, [*wave, *self._waiting])
                 return
-
-    def _next_wave(self) -> Sequence[_WaitingTurn]:
-        """The turns that wait, in an order that does not depend on which came first."""
-        # A trajectory that has ended meanwhile, such as by its time limit, waits no more.
-        wave = [turn for turn in self._waiting if not turn.found.done()]
-        wave.sort(key=lambda turn: _order(turn.prompt))
-        self._waiting = []
-        return wave
 
     async def _quiet(self) -> None:
         """Let everything run that can, so that the wave is as full as possible."""
@@ -216,12 +214,17 @@ class EngineSampler:
 
     def _sample_wave(self, wave: Sequence[_WaitingTurn], loop: asyncio.AbstractEventLoop) -> None:
         """Sample a wave, in the thread."""
+
+        def deliver(turn: _WaitingTurn, found: Group | Failure) -> None:
+            if not turn.found.done():
+                turn.found.set_result(found)
+
         prompts = [turn.prompt for turn in wave]
         with listening(self._report):
             for index, found in self._engine.sample(prompts, self._settings):
                 if self._closed.is_set():
                     return
-                loop.call_soon_threadsafe(_deliver, wave[index], found)
+                loop.call_soon_threadsafe(deliver, wave[index], found)
 
     def _break(self, error: BaseException, turns: Sequence[_WaitingTurn]) -> None:
         """Pass on the engine's error to all that wait, and to whoever comes later."""
@@ -237,13 +240,7 @@ class EngineSampler:
 
 
 def _order(prompt: Prompt) -> tuple[int, tuple[int, ...], Messages]:
-    """Differs for prompts that differ, but for `max_tokens`."""
     return prompt.seed, tuple(prompt.token_ids or ()), prompt.messages
-
-
-def _deliver(turn: _WaitingTurn, found: Group | Failure) -> None:
-    if not turn.found.done():
-        turn.found.set_result(found)
 
 
 # --- Trajectories ---------------------------------------------------------------------

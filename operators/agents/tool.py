@@ -61,22 +61,16 @@ def _refuse_none(_: Mapping[str, Any]) -> None:
 
 
 class ToolFunction(NamedTuple):
-    """Something that the policy can call.
-
-    Attributes:
-        parameters: JSON schema of the arguments, an object.
-        call: runs it; arguments as in the schema, then the columns of the task that it reads.
-            Raises ToolError.
-        refuse: what the policy sees of arguments that are wrong in themselves, without a call.
-        revision: changes with what the function does, where the tool's fields do not.
-    """
+    """Something that the policy can call."""
 
     name: str
     description: str
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, Any]  # JSON schema of the arguments, an object
+    # with arguments as in the schema, then the columns of the task that it reads; a ToolError
     call: Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[Observation]]
+    # what the policy sees of arguments that are wrong in themselves, without a call
     refuse: Callable[[Mapping[str, Any]], Observation | None] = _refuse_none
-    revision: str = ""
+    revision: str = ""  # changes with what the function does, where the tool's fields do not
 
 
 class Tool(Named):

@@ -99,53 +99,30 @@ reward is missing, never 0."""
 
 
 class Turn(NamedTuple):
-    """One turn: what a model wrote, or a tool call. Fields that do not apply are None.
+    """One turn: what a model wrote, or a tool call. Fields that do not apply are None."""
 
-    Attributes:
-        role: `policy`, `tool`, or the name of a frozen model.
-        text: as a model wrote it.
-        prompt_token_ids: int[P], what the policy saw.
-        token_ids: int[T], what it sampled, with the end-of-sequence token if there is one.
-        logprobs: float[T], under the policy itself, before temperature and top_p.
-        finish_reason: `stop` or `length`.
-        tool: name of the tool that was called; None where the action was malformed.
-        arguments: of the call, as JSON.
-        observation: what the call gave, as the policy sees it.
-        status: of the call; `ok`, or see `tool.Observation`.
-        policy_version: of the weights.
-        seed: with which the turn was sampled.
-    """
-
-    role: str
+    role: str  # `policy`, `tool`, or the name of a frozen model
     text: str | None = None
-    prompt_token_ids: tuple[int, ...] | None = None
-    token_ids: tuple[int, ...] | None = None
-    logprobs: tuple[float, ...] | None = None
-    finish_reason: str | None = None
-    tool: str | None = None
-    arguments: str | None = None
-    observation: str | None = None
-    status: str | None = None
+    prompt_token_ids: tuple[int, ...] | None = None  # int[P], what the policy saw
+    token_ids: tuple[int, ...] | None = None  # int[T], with the end-of-sequence token if sampled
+    logprobs: tuple[float, ...] | None = None  # float[T], before temperature and top_p
+    finish_reason: str | None = None  # `stop` or `length`
+    tool: str | None = None  # None where the action was malformed
+    arguments: str | None = None  # as JSON
+    observation: str | None = None  # as the policy sees it
+    status: str | None = None  # `ok`, or see `tool.Observation`
     policy_version: int | None = None
     seed: int | None = None
 
 
 class Trajectory(NamedTuple):
-    """All turns of one attempt, and its outcome.
-
-    Attributes:
-        response: the final answer; empty where the policy gave none, None where something else
-            failed.
-        finish_reason: a key of `POLICY_ENDS` or of `FAILURES`.
-        detail: what failed, in one line; it is logged and not stored.
-        first_failure: why the first turn could not be sampled, if so; not stored.
-        tool_seconds: in which a tool or a frozen model was at work for it; not stored, as they are
-            others each time. None: they are not known.
-    """
+    """All turns of one attempt, and its outcome."""
 
     turns: tuple[Turn, ...]
-    response: str | None
-    finish_reason: str
+    response: str | None  # empty where the policy gave none, None where something else failed
+    finish_reason: str  # a key of `POLICY_ENDS` or of `FAILURES`
+    # These are not stored: what failed, in one line; why the first turn could not be sampled; in
+    # which seconds a tool or a frozen model was at work for it, None: not known.
     detail: str = ""
     first_failure: Failure | None = None
     tool_seconds: float | None = None

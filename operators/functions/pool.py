@@ -13,13 +13,14 @@ import os
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 from ..errors import NotReadyError, suggest
 from ..process_pool import STARTUP_SECONDS, CommandProcess, ProcessPool, python_path, receive
 from ..workers import usable_cores
 from .process import RowOutcome
-from .target import FunctionTarget
+from .target import FunctionSignature, FunctionTarget
 
 _FIRST_CALL = ", its imports included: import at the top of the file, or raise timeout_s"
 _MOST_ROWS = 32  # of one message
@@ -58,7 +59,6 @@ class FunctionProcess(CommandProcess):
         super().__init__("functions.process", setup.as_json().encode(), stderr=subprocess.DEVNULL)
         self._target = setup.target
         self.is_ready = self.has_answered = False
-        self.parameters = list[tuple[str, str]]()
 
     def prepare(self) -> None:
         where = str(self._target)
@@ -75,7 +75,8 @@ class FunctionProcess(CommandProcess):
             raise _no_such_function(self._target, ready["others"])
         if "failed" in ready:
             raise NotReadyError(f"{where} does not import: {ready['failed']}")
-        self.parameters = [(name, kind) for name, kind in ready["parameters"]]
+        required, optional, takes_any = ready["parameters"]
+        self.signature = FunctionSignature(tuple(required), tuple(optional), takes_any)
         self.is_async, self.is_ready = ready["is_async"], True
 
 
@@ -85,6 +86,20 @@ def _no_such_function(target: FunctionTarget, others: Sequence[str]) -> NotReady
         has = ", ".join(others[:_MOST_NAMED]) + (", ..." if len(others) > _MOST_NAMED else "")
         right = f"its functions are: {has}" if others else "it has none"
     return NotReadyError(f"{target.file or target.module} has no function '{target.name}'", right)
+
+
+def signature_of(target: FunctionTarget) -> FunctionSignature:
+    """The parameters of a function.
+
+    Only where its source does not say, as of an object that is made when the file runs, a process
+    imports it; a NotReadyError, if that fails.
+    """
+    found = target.signature()
+    if found is None:
+        with closing(FunctionProcess(FunctionSetup(target, target.digest()))) as process:
+            process.prepare()
+        found = process.signature
+    return found
 
 
 class FunctionPool(ProcessPool[FunctionProcess, RowOutcome]):

@@ -77,16 +77,15 @@ def _imported(file: str, module: str) -> ModuleType:
     return made
 
 
-def parameters_of(function: Any) -> list[tuple[str, str]]:
-    """The parameters of a function, each with `required`, `optional` or `any` (`**`)."""
-    kinds = []
+def parameters_of(function: Any) -> tuple[list[str], list[str], bool]:
+    """Names of the required and the optional parameters of a function, and whether it has `**`."""
+    required, optional, takes_any = list[str](), list[str](), False
     for each in inspect.signature(function).parameters.values():
         if each.kind is each.VAR_KEYWORD:
-            kinds.append((each.name, "any"))
+            takes_any = True
         elif each.kind is not each.VAR_POSITIONAL:
-            needed = each.default is each.empty
-            kinds.append((each.name, "required" if needed else "optional"))
-    return kinds
+            (required if each.default is each.empty else optional).append(each.name)
+    return required, optional, takes_any
 
 
 def is_async(function: Any) -> bool:

@@ -14,10 +14,9 @@ from typing_extensions import Self
 from ..arrow_compute import pc
 from ..columns import RIGHT, component, component_columns, find_path, is_text
 from ..errors import DataError, FirstFailures, shortened, suggest
-from ..functions.pool import FunctionSetup, shared_pool
+from ..functions.pool import FunctionSetup, shared_pool, signature_of
 from ..functions.process import RowOutcome
-from ..functions.signature import FunctionSignature, FunctionStyle, signature_of
-from ..functions.target import FunctionTarget
+from ..functions.target import FunctionSignature, FunctionStyle, FunctionTarget
 from ..logs import logger
 from ..operator import Columns, Mapper
 

@@ -163,12 +163,12 @@ def drop_privileges() -> None:
     _call("dropping capabilities", _CAPSET[os.uname().machine], header, bytes(24))
 
 
-def confine(*, seconds: float, memory: int) -> None:
+def confine(*, seconds: float, memory: int, output: int) -> None:
     """Confine this process, which must have a single thread.
 
     A ConfinementError: a layer cannot be applied; the others may have been.
     """
-    _limit(seconds, memory)
+    _limit(seconds, memory, output)
     _prctl("no_new_privs", _PR_SET_NO_NEW_PRIVS, 1)
     _deny_files()
     _filter_calls()
@@ -179,7 +179,7 @@ def landlock_abi() -> int:
     return max(0, int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)))
 
 
-def _limit(seconds: float, memory: int) -> None:
+def _limit(seconds: float, memory: int, output: int) -> None:
     with open("/proc/self/statm", encoding="ascii") as sizes:
         used = int(sizes.read().split()[0]) * resource.getpagesize()
     # The wall limit ends a program first; this one holds if nobody enforces that any more.
@@ -187,7 +187,7 @@ def _limit(seconds: float, memory: int) -> None:
     limits = {
         resource.RLIMIT_AS: used + memory,
         resource.RLIMIT_CPU: processor,
-        resource.RLIMIT_FSIZE: 0,
+        resource.RLIMIT_FSIZE: output + 1,  # of its two outputs, all that it can write
         resource.RLIMIT_NOFILE: _FILES,
         resource.RLIMIT_NPROC: 0,
         resource.RLIMIT_CORE: 0,

@@ -12,14 +12,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import select
 import signal
 import socket
 import sys
 import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from typing import Literal, NamedTuple
 
 from ..errors import RecipeError
@@ -30,7 +28,7 @@ from .server import ENDED, FAILED, READY, REQUEST
 # --- One program, from its start to its end -------------------------------------------
 
 _KILL_SECONDS = 30.0  # that the fork server may take to kill a process and reap it
-_READ = 1 << 16  # bytes at a time
+_READ = 1 << 16  # bytes of a message
 
 
 class SandboxError(RuntimeError):
@@ -64,8 +62,6 @@ class Stop:
         self._lock = threading.Lock()
         self._link: socket.socket | None = None
         self.is_wanted = False
-        self.started = threading.Event()
-        """Set once the program has started, or could not."""
 
     def ends(self, link: socket.socket) -> None:
         """Take this as the link of the program to end."""
@@ -82,95 +78,55 @@ class Stop:
                 self._link.shutdown(socket.SHUT_WR)
 
 
-class RunningProgram:
-    """Follows one program until it has ended, by its output and by its link to the fork server."""
+def _received(link: socket.socket, seconds: float) -> bytes | None:
+    """What a process, or the fork server, says of a program; empty: they have ended, None: late."""
+    link.settimeout(seconds)
+    try:
+        return link.recv(_READ)
+    except TimeoutError:
+        return None
+    except ConnectionResetError:
+        return b""
 
-    def __init__(self, link: socket.socket, streams: list[int], limits: SandboxLimits) -> None:
-        self._link, self._limits = link, limits
-        self._printed = {stream: bytearray() for stream in streams}
-        self._killed_for: Literal["timeout", "output"] | None = None
-        self._poll = select.poll()
-        self._poll.register(link, select.POLLIN)
 
-    def wait_until_started(self) -> None:
-        """Wait until it is confined."""
-        first = self._receive(time.monotonic() + STARTUP_SECONDS)
-        if first != READY:
-            if not first:
-                raise SandboxError("the fork server has ended before the program ran")
-            reason = first.removeprefix(FAILED) if first.startswith(FAILED) else b"its process died"
-            raise SandboxError(
-                f"the program could not be confined: {reason.decode(errors='replace')}"
-            )
+def _check_started(first: bytes | None) -> None:
+    if first is None:
+        raise SandboxError("the fork server does not answer")
+    if not first:
+        raise SandboxError("the fork server has ended before the program ran")
+    if first != READY:
+        reason = first.removeprefix(FAILED) if first.startswith(FAILED) else b"its process died"
+        raise SandboxError(f"the program could not be confined: {reason.decode(errors='replace')}")
 
-    def wait(self) -> Execution:
-        for stream in self._printed:
-            os.set_blocking(stream, False)
-            self._poll.register(stream, select.POLLIN)
-        ended = self._follow(time.monotonic() + self._limits.seconds)
-        if not ended:
-            raise SandboxError("the fork server has ended while the program ran")
-        for stream in self._printed:
-            while self._read(stream):
-                pass
-        return self._execution(*ENDED.unpack(ended))
 
-    def _follow(self, deadline: float) -> bytes:
-        """Read what it prints until it ends; return the message that says so, empty if none."""
-        while True:
-            left = deadline - time.monotonic()
-            ready = [stream for stream, _ in self._poll.poll(max(0.0, left) * 1000)]
-            if self._link.fileno() in ready:
-                return self._link.recv(ENDED.size)
-            for stream in ready:
-                if not self._read(stream):
-                    self._poll.unregister(stream)
-            over = any(len(each) > self._limits.output for each in self._printed.values())
-            if over or time.monotonic() >= deadline:
-                self._killed_for = "output" if over else "timeout"
-                self._link.shutdown(socket.SHUT_WR)
-                return self._receive(time.monotonic() + _KILL_SECONDS)
-
-    def _read(self, stream: int) -> bool:
-        """Read what there is, but never more than a byte above the limit; False: no more."""
-        printed = self._printed[stream]
-        room = self._limits.output + 1 - len(printed)
-        try:
-            part = os.read(stream, min(_READ, room))
-        except BlockingIOError:
-            return False
-        printed += part
-        return bool(part)
-
-    def _receive(self, deadline: float) -> bytes:
-        self._link.settimeout(max(0.001, deadline - time.monotonic()))
-        try:
-            return self._link.recv(_READ)
-        except TimeoutError as error:
-            raise SandboxError("the fork server does not answer") from error
-        except ConnectionResetError:
-            return b""
-
-    def _execution(self, exit_code: int, processor_seconds: float) -> Execution:
-        limit = self._limits.output
-        over = any(len(printed) > limit for printed in self._printed.values())
-        stdout, stderr = (bytes(each[:limit]).decode("utf-8", "replace")
-                          for each in self._printed.values())  # fmt: skip
-        status: Literal["ok", "error", "timeout", "memory", "output"]
-        if self._killed_for or over:
-            return Execution(self._killed_for or "output", stdout, stderr, None)
-        if exit_code == 0:
-            status = "ok"
-        elif exit_code == -signal.SIGXCPU:
-            status = "timeout"
-        elif exit_code == -signal.SIGKILL:
-            # Not by us: for its processor time, or because the machine has no memory left.
-            status = "timeout" if processor_seconds > self._limits.seconds else "memory"
-        elif stderr.rstrip("\n").rpartition("\n")[2].startswith("MemoryError"):
-            status = "memory"
-        else:
-            status = "error"
-        return Execution(status, stdout, stderr, exit_code)
+def _ended(
+    link: socket.socket, printed: Sequence[int], limits: SandboxLimits, stop: Stop
+) -> Execution:
+    """Wait for the end of a program that has started, and read what it has printed."""
+    ended = _received(link, limits.seconds)
+    is_late = ended is None
+    if is_late:
+        link.shutdown(socket.SHUT_WR)
+        ended = _received(link, _KILL_SECONDS)
+    if not ended:
+        what = "does not answer" if ended is None else "has ended while the program ran"
+        raise SandboxError(f"the fork server {what}")
+    exit_code, processor_seconds = ENDED.unpack(ended)
+    files = [os.pread(file, limits.output + 1, 0) for file in printed]
+    stdout, stderr = (each[: limits.output].decode("utf-8", "replace") for each in files)
+    if any(len(each) > limits.output for each in files):
+        return Execution("output", stdout, stderr, None)
+    if is_late:
+        return Execution("timeout", stdout, stderr, None)
+    status: Literal["ok", "error", "timeout", "memory"] = "ok" if exit_code == 0 else "error"
+    if exit_code == -signal.SIGXCPU:
+        status = "timeout"
+    elif exit_code == -signal.SIGKILL and not stop.is_wanted:
+        # Not by us: for its processor time, or because the machine has no memory left.
+        status = "timeout" if processor_seconds > limits.seconds else "memory"
+    elif exit_code and stderr.rstrip("\n").rpartition("\n")[2].startswith("MemoryError"):
+        status = "memory"
+    return Execution(status, stdout, stderr, exit_code)
 
 
 # --- The fork server, as its caller sees it -------------------------------------------
@@ -241,8 +197,9 @@ class Sandbox:
         With `show_last`, the value of the last statement is printed if it is an expression, as a
         notebook does. After a SandboxError, the next call starts the sandbox again.
         """
-        with self._free:
-            return self._run(source, stdin, limits, stop or Stop(), show_last=show_last)
+        stop = stop or Stop()
+        with self._free, self._started(source, stdin, limits, stop, show_last=show_last) as ended:
+            return ended()
 
     def run_connected(
         self, answering: str, asking: str, *, limits: SandboxLimits, asking_limits: SandboxLimits
@@ -253,17 +210,14 @@ class Sandbox:
         one of the `workers`, since one waits for the other.
         """
         stop, (ours, theirs) = Stop(), socket.socketpair()
-        with self._free, ours, theirs, ThreadPoolExecutor(1) as thread:
-            first = thread.submit(self._run, answering, theirs, limits, stop)
-            first.add_done_callback(lambda _: stop.started.set())  # Also if it cannot start.
-            try:
-                stop.started.wait()
-                second = self._run(asking, ours, asking_limits, Stop())
-            finally:
-                stop()
-            return first.result(), second
+        with self._free, ours, theirs, self._started(answering, theirs, limits, stop) as first:
+            with self._started(asking, ours, asking_limits, Stop()) as second:
+                asked = second()
+            stop()
+            return first(), asked
 
-    def _run(
+    @contextlib.contextmanager
+    def _started(
         self,
         source: str,
         stdin: str | socket.socket,
@@ -271,30 +225,26 @@ class Sandbox:
         stop: Stop,
         *,
         show_last: bool = False,
-    ) -> Execution:
+    ) -> Iterator[Callable[[], Execution]]:
+        """While it lasts, a program runs, whose end the function waits for."""
         if limits.seconds <= 0 or limits.memory < _LEAST_MEMORY or limits.output < 0:
             raise ValueError(f"a program cannot run within {limits}")
-        request = REQUEST.pack(limits.seconds, limits.memory, show_last)
+        request = REQUEST.pack(limits.seconds, limits.memory, limits.output, show_last)
         with contextlib.ExitStack() as ours:
-            ours.callback(stop.started.set)
             link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.enter_context(link)
             stop.ends(link)
             try:
+                printed = [_file(ours), _file(ours)]
                 with contextlib.ExitStack() as handed_over, theirs:
-                    pipes = [_pipe(ours, handed_over) for _ in range(2)]
-                    files = [_file(source, handed_over), _input(stdin, handed_over)]
-                    files += [write for _, write in pipes]
+                    files = [_sealed(source, handed_over), _input(stdin, handed_over), *printed]
                     self._send(request, [*files, theirs.fileno()])
-                program = RunningProgram(link, [read for read, _ in pipes], limits)
-                program.wait_until_started()
-                stop.started.set()
-                done = program.wait()
-                # It looks like the end of one for which there was no memory.
-                is_ours = stop.is_wanted and done.exit_code == -signal.SIGKILL
-                return done._replace(status="error") if is_ours else done
+                _check_started(_received(link, STARTUP_SECONDS))
+                yield partial(_ended, link, printed, limits, stop)
             except SandboxError:
-                self._end_if_dead()
+                with self._lock:
+                    if self._server and self._server.process.poll() is not None:
+                        self._end()
                 raise
             except OSError as error:  # such as too many open files in this process
                 raise SandboxError(f"the program cannot be handed over: {error}") from error
@@ -347,22 +297,22 @@ class Sandbox:
             self._server.close()
         self._server = None
 
-    def _end_if_dead(self) -> None:
-        with self._lock:
-            if self._server and self._server.process.poll() is not None:
-                self._end()
-
     def forget(self) -> None:
         if self._server:
             self._server.forget()
         self._reset()
 
 
-def _file(text: str, stack: contextlib.ExitStack) -> int:
-    """A file in memory with this content, which nobody can change."""
-    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
-    descriptor = os.memfd_create("text", flags)
+def _file(stack: contextlib.ExitStack) -> int:
+    """An empty file in memory."""
+    descriptor = os.memfd_create("text", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def _sealed(text: str, stack: contextlib.ExitStack) -> int:
+    """A file in memory with this content, which nobody can change."""
+    descriptor = _file(stack)
     with open(descriptor, "wb", closefd=False) as file:
         file.write(text.encode("utf-8", "surrogatepass"))
     os.lseek(descriptor, 0, os.SEEK_SET)
@@ -373,11 +323,4 @@ def _file(text: str, stack: contextlib.ExitStack) -> int:
 
 def _input(stdin: str | socket.socket, stack: contextlib.ExitStack) -> int:
     """The file that a program reads; a socket is its own, so that its end is seen."""
-    return _file(stdin, stack) if isinstance(stdin, str) else stack.enter_context(stdin).fileno()
-
-
-def _pipe(ours: contextlib.ExitStack, handed_over: contextlib.ExitStack) -> tuple[int, int]:
-    read, write = os.pipe()
-    ours.callback(os.close, read)
-    handed_over.callback(os.close, write)
-    return read, write
+    return _sealed(stdin, stack) if isinstance(stdin, str) else stack.enter_context(stdin).fileno()

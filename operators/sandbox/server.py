@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from . import confine, program
 
-REQUEST = struct.Struct("=dQ?")  # processor seconds, bytes of memory, show_last
+REQUEST = struct.Struct("=dQQ?")  # processor seconds, bytes of memory and output, show_last
 ENDED = struct.Struct("=id")  # exit code, or minus the signal; seconds of processor time
 READY = b"ready"  # the process is confined, and the program starts
 FAILED = b"failed: "  # it is not, and this is why
@@ -123,7 +123,7 @@ def _send(link: int, message: bytes) -> None:
 def _become(files: list[int], link: int, server: int, request: bytes) -> None:
     """Be the process of one program; never returns."""
     try:
-        seconds, memory, show_last = REQUEST.unpack(request)
+        seconds, memory, output, show_last = REQUEST.unpack(request)
         os.setsid()
         confine.end_with_parent(server)
         source = program.read(files[0])
@@ -133,7 +133,7 @@ def _become(files: list[int], link: int, server: int, request: bytes) -> None:
         link = _LINK
         os.closerange(_LINK + 1, _HIGHEST)
         program.open_streams()
-        confine.confine(seconds=seconds, memory=memory)
+        confine.confine(seconds=seconds, memory=memory, output=output)
         os.write(link, READY)
         os.close(link)
     except BaseException as error:  # whatever it was, the program must not run
@@ -151,6 +151,7 @@ def main(control: int, parent: int) -> None:
     """Run the fork server at this socket, which was inherited, until that process ends."""
     caller = os.pidfd_open(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # who prints too much is ended at once
     program.prepare()
     confine.prefer_when_memory_is_short()
     confine.drop_privileges()

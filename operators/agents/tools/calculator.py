@@ -20,7 +20,7 @@ _MOST_BITS = 4096
 """In the numerator and the denominator of every value on the way: 1,233 digits."""
 _MOST_DECIMALS = 20
 _LONGEST_FRACTION = 60  # characters
-_ROUNDED = Context(prec=12)
+_ROUNDED, _EXACT = Context(prec=12), Context(prec=2000)
 
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?![\d,])|\d+)(?:\.\d*)?|\.\d+"
 _TOKEN = re.compile(
@@ -137,23 +137,10 @@ def _shown(value: Fraction) -> str:
     >>> [_shown(Fraction(each)) for each in ("368", "5/4", "-10/3")]
     ['368', '1.25', '-10/3 (about -3.33333333333)']
     """
-    if value.denominator == 1:
-        return str(value.numerator)
-    decimals = _decimals(value.denominator)
-    if decimals is not None and decimals <= _MOST_DECIMALS:
-        digits = f"{abs(value.numerator) * 10**decimals // value.denominator:0{decimals + 1}}"
-        return f"{'-' * (value < 0)}{digits[:-decimals]}.{digits[-decimals:]}"
+    scaled = value * 10**_MOST_DECIMALS
+    if scaled.denominator == 1:
+        decimal = Decimal(scaled.numerator).scaleb(-_MOST_DECIMALS, _EXACT)
+        return f"{decimal.normalize(_EXACT):f}"
     rounded = _ROUNDED.divide(Decimal(value.numerator), Decimal(value.denominator))
     about = f"about {rounded:f}" if -7 < rounded.adjusted() < 12 else f"about {rounded}"
     return f"{value} ({about})" if len(str(value)) <= _LONGEST_FRACTION else about
-
-
-def _decimals(denominator: int) -> int | None:
-    """How many decimals a fraction in lowest terms has; None if they never end."""
-    counts = []
-    for prime in (2, 5):
-        count = 0
-        while denominator % prime == 0:
-            denominator, count = denominator // prime, count + 1
-        counts.append(count)
-    return max(counts) if denominator == 1 else None

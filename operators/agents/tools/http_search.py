@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import quote, urlencode
 
@@ -62,11 +63,8 @@ class HttpSearch(Tool, ServerOptions):
         """Search once, so that a wrong address is found before anything is sampled."""
         from ...servers.concurrency import LoopThread
 
-        thread = LoopThread(f"check of {self.base_url}")
-        try:
+        with closing(LoopThread(f"check of {self.base_url}")) as thread:
             thread.run(self._checked())
-        finally:
-            thread.close()
 
     async def close(self) -> None:
         from ...servers.client import close_shared_client

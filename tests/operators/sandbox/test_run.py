@@ -69,24 +69,37 @@ def test_how_programs_end(sandbox, source, expected):
 
 
 def test_too_slow(sandbox, monkeypatch):
-    now, read = [0.0], run.RunningProgram._read
+    received = run._received
 
-    def read_until_late(running, stream):
-        found = read(running, stream)
-        now[0] += PATIENT.seconds
-        return found
+    def late(link, seconds):
+        if seconds != PATIENT.seconds:
+            return received(link, seconds)
+        (program,) = psutil.Process(sandbox.pid).children()
+        while not os.stat(f"/proc/{program.pid}/fd/1").st_size:
+            pass
+        return None
 
-    monkeypatch.setattr(run.RunningProgram, "_read", read_until_late)
-    monkeypatch.setattr(run.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(run, "_received", late)
     source = "print('first', flush=True)\nwhile True: pass"
     assert sandbox.run(source, limits=PATIENT) == Execution("timeout", "first\n", "", None)
 
 
 def test_its_processor_time_is_limited_even_if_nobody_looks_at_the_clock(sandbox, monkeypatch):
     source = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass"
-    monkeypatch.setattr(run.time, "monotonic", lambda: 0.0)
+    received = run._received
+    monkeypatch.setattr(run, "_received", lambda link, _: received(link, 600))
     found = sandbox.run(source, limits=SandboxLimits(seconds=0.1))
     assert (found.status, found.exit_code) == ("timeout", -signal.SIGKILL)
+
+
+@pytest.mark.parametrize("way", ["print('x' * 99)", "try: os.write(1, b'x' * 99)\n  except: pass"])
+def test_who_ignores_the_end_of_its_output_has_printed_too_much(sandbox, way):
+    source = (
+        "import os, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nfor _ in range(99):\n  "
+    )
+    found = sandbox.run(source + way, limits=PATIENT._replace(output=1000))
+    assert found.status == "output"
+    assert found.stdout == ("x" * 99 + "\n" * ("print" in way)) * 10 + "x" * ("write" in way) * 10
 
 
 def test_output_up_to_the_limit_is_all_there(sandbox):
