@@ -282,10 +282,9 @@ class OpenAIClient:
     async def _answers_probe(self, probe: Request[Any], failed: Counter[str]) -> bool:
         start, give_up_s = self._clock(), min(_PROBE_S, self._options.give_up_s)
         options = self._options.model_copy(update={"attempts": 3, "give_up_s": give_up_s})
+        call = _RetriedRequest(probe, options, self._clock, failed, is_probe=True)
         with suppress(AttemptError):
-            await self._attempts(
-                _RetriedRequest(probe, options, self._clock, failed, is_probe=True)
-            )
+            await self._attempts(call)
         return self._answered > start  # This probe or another request.
 
     async def _send(
@@ -354,40 +353,37 @@ class OpenAIClient:
                 raise model_not_found(model, url, at.models, "", place)
 
 
+@dataclass
 class _RetriedRequest(Generic[T]):
     """The attempts for a request; of a probe even the first may take no longer than is left."""
 
-    def __init__(
-        self,
-        request: Request[T],
-        options: ServerOptions,
-        clock: Callable[[], float],
-        failed: Counter[str],
-        *,
-        is_probe: bool = False,
-    ) -> None:
-        self.request = request
-        self.deadline = clock() + options.give_up_s  # No attempt begins after it.
+    request: Request[T]
+    options: ServerOptions
+    clock: Callable[[], float]
+    failed: Counter[str]
+    is_probe: bool = False
+
+    def __post_init__(self) -> None:
+        self.deadline = self.clock() + self.options.give_up_s  # No attempt begins after it.
         self.failed_at: Counter[Endpoint] = Counter()
         self.last: AttemptError | None = None  # the error of the last one that failed
-        self._options, self._clock, self._failed = options, clock, failed
-        self._left, self._is_probe = options.attempts, is_probe
+        self.left = self.options.attempts
 
     def note(self, at: Endpoint, error: AttemptError) -> None:
         self.failed_at[at] += 1
-        self._failed[error.reason] += 1
-        self._left -= error.retry_class.cost(self._options.attempts)
+        self.failed[error.reason] += 1
+        self.left -= error.retry_class.cost(self.options.attempts)
         self.last = error
 
     def is_over(self, state: RetryCallState) -> bool:
-        return self._left <= 0 or self._clock() + state.upcoming_sleep >= self.deadline
+        return self.left <= 0 or self.clock() + state.upcoming_sleep >= self.deadline
 
     def timeout_s(self) -> float:
         """How long the next one may take: the first one as long as an answer may."""
-        longest_s = self._options.timeout_s
-        if self.last is None and not self._is_probe:
+        longest_s = self.options.timeout_s
+        if self.last is None and not self.is_probe:
             return longest_s
-        return min(longest_s, max(self.deadline - self._clock(), _SHORTEST_S))
+        return min(longest_s, max(self.deadline - self.clock(), _SHORTEST_S))
 
 
 def _note_model(server: str, asked: str, answer: bytes) -> None:
