@@ -158,7 +158,8 @@ class OpenAIClient:
         """
         failed = Counter[str]() if failed_attempts is None else failed_attempts
         async with self._slots:
-            await self._pass_trial(probe or request, failed)
+            if probe is not None:
+                await self._pass_trial(probe, failed)
             start = self._clock()
             call = _RetriedRequest(request, self._options, self._clock, failed)
             try:
