@@ -28,6 +28,7 @@ from ..servers.verdict import (
     ScorerAnswer,
     VerdictForm,
     json_objects,
+    object_schema,
     quality_columns,
     read_verdict,
     schema,
@@ -47,7 +48,6 @@ DIMENSIONS = ("accuracy", "grammar", "informativeness", "coherence")
 """What the prompt asks to score, in the order in which Data-Juicer sums the scores."""
 
 _SHOWN = ("prompt", "response")  # the names of the fields, as Trinity-RFT's recipe has them
-_RECOMMENDATIONS = ("keep", "review", "discard")
 
 
 def messages(question: str, response: str) -> list[dict[str, str]]:
@@ -70,18 +70,15 @@ def messages(question: str, response: str) -> list[dict[str, str]]:
 
 def data_juicer_schema() -> dict[str, Any]:
     texts = {"type": "array", "items": {"type": "string"}}
-    properties = {
-        "dimension_scores": schema(DIMENSIONS),
-        "flags": texts,
-        "rationale": {"type": "string"},
-        "recommendation": {**texts, "items": {"type": "string", "enum": [*_RECOMMENDATIONS]}},
-    }
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    recommendation = {"type": "string", "enum": ["keep", "review", "discard"]}
+    return object_schema(
+        {
+            "dimension_scores": schema(DIMENSIONS),
+            "flags": texts,
+            "rationale": {"type": "string"},
+            "recommendation": {**texts, "items": recommendation},
+        }
+    )
 
 
 def _rating(value: Any) -> float | None:

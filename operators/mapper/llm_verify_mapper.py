@@ -18,7 +18,7 @@ from ..operator import Change, Columns
 from ..servers.judge import REASONS, ScoringOutcome
 from ..servers.judge_prompt import about_marks
 from ..servers.judged_mapper import JudgedMapper, questions_of, summed_notes, texts_of
-from ..servers.verdict import DECISION, ScorerAnswer, read_verdict
+from ..servers.verdict import DECISION, ScorerAnswer, object_schema, read_verdict
 from ..verifier.places import final_answer
 
 _SYSTEM = (
@@ -34,12 +34,6 @@ _TEMPLATE = (
     "<answer {mark}>\n{answer}\n</answer {mark}>\n\n"
     "Does the answer agree with the reference?"
 )
-_SCHEMA = {
-    "type": "object",
-    "properties": {"correct": {"type": "boolean"}},
-    "required": ["correct"],
-    "additionalProperties": False,
-}
 _DECIDED = {1.0: RIGHT, 0.0: "wrong_answer"}
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 # Signs behind a name, such as `c++`, `c#`, `na+`, `cl-`, and punctuation, but where it is part of a
@@ -124,7 +118,7 @@ class LlmVerifyMapper(JudgedMapper):
         return _SYSTEM.replace("{marks}", about_marks(self._template()))
 
     def _schema(self) -> Mapping[str, Any]:
-        return _SCHEMA
+        return object_schema({"correct": {"type": "boolean"}})
 
     def _reader(self) -> Callable[[ScorerAnswer], tuple[float, ...]]:
         return partial(read_verdict, names=["correct"], form=DECISION)

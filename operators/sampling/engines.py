@@ -35,17 +35,9 @@ EMBEDDED_POLICIES = {"embedded": EMBEDDED, "embedded_flow": EMBEDDED_FLOW}
 _MEMORY_SHARE = 0.4  # of the free memory, that copies of the weights may take
 _LARGE = 1 << 30  # bytes of weights, far more than any cache of a processor
 _LONGEST_HEADER = 100_000_000  # bytes, as safetensors allows
-_HASHED_SUFFIXES = {
-    ".safetensors",
-    ".bin",
-    ".json",
-    ".jinja",
-    ".model",
-    ".txt",
-    ".parquet",
-    ".arrow",
-}
-_HASHED_SUFFIXES |= {".jsonl"}
+_HASHED_SUFFIXES = frozenset(
+    [".safetensors", ".bin", ".json", ".jinja", ".model", ".txt", ".parquet", ".arrow", ".jsonl"]
+)
 
 
 class EngineSpec(NamedTuple):

@@ -149,7 +149,7 @@ class Engine(Protocol):
     | `openai`       | `concurrency`, and a quarter more, which wait here for a free slot   |
     | `vllm`         | two for each that vLLM has a slot for: `2 * max_num_seqs / n`        |
     | `transformers` | those that it decodes, `rows / n`, and a block of four times as many |
-    | `recorded`     | a block of 256                                                       |
+    | `recorded`     | one                                                                  |
     | in processes   | the sum over the processes, and a quarter more, which wait there     |
     """
 

@@ -6,7 +6,6 @@ files ──> batches of rows, without their prompts ──> for each chat, the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ import pyarrow as pa
 import xxhash
 
 from ..arrow_compute import pc
-from ..columns import MESSAGES, ROW_CONTRACT, is_list, is_text
+from ..columns import ROW_CONTRACT, is_list, is_text
 from ..errors import EngineError
 from ..groups import Array
 from ..json_text import is_very_deep
@@ -23,8 +22,6 @@ from .protocol import Failure, Group, Prompt, Sample, Settings
 
 _OPTIONAL = ("finish_reason", "policy", "policy_version", "sampling")
 _FORMATS = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "json"}
-BLOCK = 256
-"""Prompts that are looked up at a time."""
 _BATCH_ROWS = 1 << 14
 _JSON_BLOCK = 1 << 24  # bytes; no line may be longer than two blocks
 FIX_EXACT = "set on_policy: false, or record it with on_policy: true"
@@ -65,11 +62,8 @@ class Recording:
         self, prompts: Iterable[Prompt], settings: Settings
     ) -> Iterator[tuple[tuple[int, Prompt], list[dict[str, Any]] | Failure]]:
         """The rows of each prompt as Python values, n of them."""
-        numbered = enumerate(prompts)
-        while taken := list(islice(numbered, BLOCK)):
-            keys = _keys([prompt for _, prompt in taken])
-            for each, key in zip(taken, keys, strict=True):
-                yield each, self._found(key, settings)
+        for number, prompt in enumerate(prompts):
+            yield (number, prompt), self._found(_key(prompt), settings)
 
     def origin(self, rows: list[dict[str, Any]]) -> Origin:
         first, *others = dict.fromkeys(map(_origin, rows))
@@ -151,10 +145,13 @@ def beginning(prompt: Prompt) -> str:
     return repr(text if len(text) <= 40 else f"{text[:40]}...")
 
 
-def _keys(prompts: Sequence[Prompt]) -> list[bytes]:
-    """A hash of each prompt's chat; that of empty bytes if it is none."""
-    chats = [[{"role": role, "content": text} for role, text in p.messages] for p in prompts]
-    return [xxhash.xxh3_128_digest(c or b"") for c in _chats(pa.array(chats, MESSAGES)).to_pylist()]
+def _key(prompt: Prompt) -> bytes:
+    """A hash of the prompt's chat, as `_chats` writes it."""
+    texts = (
+        text.encode("utf-8", "surrogatepass") for message in prompt.messages for text in message
+    )
+    parts = (b"%d:%s" % (len(text), text) for text in texts)
+    return xxhash.xxh3_128_digest(b":".join(parts))
 
 
 def _chats(prompts: pa.Array) -> pa.Array:
@@ -282,7 +279,7 @@ class RecordedEngine:
             yield index, found if isinstance(found, Failure) else self._group(prompt, found)
 
     def capacity(self, settings: Settings) -> int:
-        return BLOCK
+        return 1
 
     def close(self) -> None:
         """There is nothing to release."""

@@ -140,8 +140,7 @@ def _load(name: str) -> Any:
             local_files_only=cached_only,
         )
     except Exception as error:  # Those of a broken file are of many classes, or of none.
-        reason = str(error).strip().partition("\n")[0]
-        raise EngineError(f"cannot load the tokenizer '{name}'", reason) from error
+        raise EngineError(f"cannot load the tokenizer '{name}'", first_line(error)) from error
     return tokenizer
 
 

@@ -17,7 +17,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from ..errors import EngineError
+from ..errors import EngineError, first_line
 from ..groups import Array, mix
 from .protocol import Failure, Group, Prompt, Sample, Settings, token_listener
 from .tokenizer import NO_KWARGS, chat_encoder, decoded, fitting_ids
@@ -69,13 +69,11 @@ class TransformersEngine:
         try:
             model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=self._dtype)
         except (OSError, ValueError, SafetensorError) as error:
-            reason = str(error).strip().partition("\n")[0]
-            raise EngineError(f"cannot load the policy '{path}'", reason) from error
+            raise EngineError(f"cannot load the policy '{path}'", first_line(error)) from error
         try:
             self._model = model.to(self._device).eval().requires_grad_(False)
         except (AssertionError, RuntimeError) as error:  # Torch has no specific error.
-            reason = str(error).strip().partition("\n")[0]
-            raise EngineError(f"cannot use device '{self._device}'", reason) from error
+            raise EngineError(f"cannot use device '{self._device}'", first_line(error)) from error
         self._store, self._version = store_for(self._model), version
         ends = self._model.generation_config.eos_token_id
         self._ends: list[int] = ends if isinstance(ends, list) else [] if ends is None else [ends]
@@ -100,7 +98,7 @@ class TransformersEngine:
                 for name in found:
                     own[name].copy_(file.get_tensor(name))
         except (OSError, SafetensorError) as cause:
-            raise EngineError(error, str(cause).strip().partition("\n")[0]) from cause
+            raise EngineError(error, first_line(cause)) from cause
         self._version = version
 
     def sample(

@@ -35,13 +35,11 @@ from ..logs import know, logger, redact, redact_bytes
 from .concurrency import LoopThread
 from .endpoints import (
     LONGEST_PAUSE_S,
-    LONGEST_POLL_INTERVAL_S,
     Admission,
     Endpoint,
     Endpoints,
     Rates,
     ServerDownError,
-    server_down,
 )
 from .options import Dialect, DialectServer, ServerOptions, dialect_of, probed_url
 from .wire import (
@@ -132,7 +130,7 @@ class OpenAIClient:
         self._down: ServerDownError | None = None  # It has answered nobody, and no trial since.
         self._trial = asyncio.Lock()
         self._rates = Rates(options)
-        self._endpoints = Endpoints(options, clock, self._why_not_reached)
+        self._endpoints = Endpoints(options, clock, self._why_down)
         self.name = self._endpoints.name
 
     async def __aenter__(self) -> Self:
@@ -160,7 +158,8 @@ class OpenAIClient:
         """
         failed = Counter[str]() if failed_attempts is None else failed_attempts
         async with self._slots:
-            await self._pass_trial(probe or request, failed)
+            if probe is not None:
+                await self._pass_trial(probe, failed)
             start = self._clock()
             call = _RetriedRequest(request, self._options, self._clock, failed)
             try:
@@ -191,26 +190,11 @@ class OpenAIClient:
             raise self._down
 
     async def check(self, model: str | None) -> None:
-        start, patience_s = self._clock(), self._options.patience_s
-        pauses = wait_random_exponential(self._options.back_off_s, max=LONGEST_POLL_INTERVAL_S)
-        async for attempt in AsyncRetrying(
-            retry=retry_if_exception_type(ServerDownError),
-            stop=lambda _: self._clock() - start >= patience_s,
-            wait=lambda state: min(pauses(state), max(0.0, start + patience_s - self._clock())),
-            reraise=True,
-        ):
-            with attempt:
-                looks = (self._look_at(each, model) for each in self._endpoints.all)
-                reasons = await asyncio.gather(*looks)
-                bases = (each.base for each in self._endpoints.all)
-                down = {base: why for base, why in zip(bases, reasons, strict=True) if why}
-                if len(down) == len(reasons):
-                    waited_s = min(self._clock() - start, patience_s)
-                    self._endpoints.report_wait(", ".join(down.values()), waited_s, patience_s)
-                    raise server_down(down, patience_s)
-        for base, why in down.items():
-            error = server_down({base: why}, 0)
-            _log.warning("%s: the run begins without it", error.found)
+        await self._endpoints.look(self._endpoints.all)
+        await self._endpoints.usable(inf)
+        for at in self._endpoints.all:
+            if model is not None and at.models and model not in at.models:
+                await self._check_model(at, model)
 
     async def _attempts(self, call: _RetriedRequest[T]) -> T:
         retrying = AsyncRetrying(
@@ -280,28 +264,28 @@ class OpenAIClient:
         response = await self._send(at, method, url, body, call.timeout_s())
         model = None if body is None else body.get("model")
         if response.status == 404 and model is not None:
-            models = HttpResponse(404, b"")
+            models = list[str]()
             if self._lists_models:
-                models = await self._send(at, "GET", f"{at.base}/models", None, _LIST_S)
+                found = await self._send(at, "GET", f"{at.base}/models", None, _LIST_S)
+                models = served_models(found)
             place = "" if self._endpoints.only_one else at.base
             raise model_not_found(str(model), url, models, request.hint, place)
         try:
             check_status(response, at.base)
-            found = request.read(response.body)
+            answer = request.read(response.body)
         except AttemptError as error:
             raise _explained(error, response, at.base, request.advise) from None
         self._rates.correct(admission, response.body)
         if model is not None:
             _note_model(at.base, str(model), response.body)
-        return found
+        return answer
 
     async def _answers_probe(self, probe: Request[Any], failed: Counter[str]) -> bool:
         start, give_up_s = self._clock(), min(_PROBE_S, self._options.give_up_s)
         options = self._options.model_copy(update={"attempts": 3, "give_up_s": give_up_s})
+        call = _RetriedRequest(probe, options, self._clock, failed, is_probe=True)
         with suppress(AttemptError):
-            await self._attempts(
-                _RetriedRequest(probe, options, self._clock, failed, is_probe=True)
-            )
+            await self._attempts(call)
         return self._answered > start  # This probe or another request.
 
     async def _send(
@@ -346,34 +330,20 @@ class OpenAIClient:
                 redact(got.headers.get("Location", "")),
             )
 
-    async def _why_not_reached(self, at: Endpoint) -> str:
-        """Why it cannot be reached; empty: it can, and requests find out what is wrong."""
+    async def _why_down(self, at: Endpoint) -> str:
         try:
-            await self._send(at, "GET", probed_url(at.base, self._options), None, _LIST_S)
-        except _UnreachableError as error:
-            return str(error)
-        except AttemptError as error:  # It has not answered in time.
-            return error.detail
-        except EngineError:  # The next request reports it.
-            pass
-        return ""
-
-    async def _look_at(self, at: Endpoint, model: str | None) -> str:
-        """Check that an address is up and has a model; why it is not up, or empty."""
-        url = probed_url(at.base, self._options)
-        try:
-            models = await self._send(at, "GET", url, None, _LIST_S)
-            if not self._lists_models:
-                return ""
-            if models.status in _NOT_READY or models.status == 401:
-                check_status(models, at.base)
+            found = await self._send(at, "GET", probed_url(at.base, self._options), None, _LIST_S)
+            if self._lists_models:
+                if found.status in _NOT_READY or found.status == 401:
+                    check_status(found, at.base)
+                at.models = served_models(found)
         except _UnreachableError as error:
             return str(error)
         except AttemptError as error:
             return error.detail
-        known = served_models(models)
-        if model is None or not known or model in known:
-            return ""
+        return ""
+
+    async def _check_model(self, at: Endpoint, model: str) -> None:
         # It may know the model by another name, as llama.cpp does by any: only a request tells.
         url = endpoint(at.base, "chat")
         chat = {"model": model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
@@ -381,44 +351,40 @@ class OpenAIClient:
         with suppress(AttemptError, _UnreachableError):  # It may refuse such a chat.
             if (await self._send(at, "POST", url, body, _LIST_S)).status == 404:
                 place = "" if self._endpoints.only_one else at.base
-                raise model_not_found(model, url, models, "", place)
-        return ""
+                raise model_not_found(model, url, at.models, "", place)
 
 
+@dataclass
 class _RetriedRequest(Generic[T]):
     """The attempts for a request; of a probe even the first may take no longer than is left."""
 
-    def __init__(
-        self,
-        request: Request[T],
-        options: ServerOptions,
-        clock: Callable[[], float],
-        failed: Counter[str],
-        *,
-        is_probe: bool = False,
-    ) -> None:
-        self.request = request
-        self.deadline = clock() + options.give_up_s  # No attempt begins after it.
+    request: Request[T]
+    options: ServerOptions
+    clock: Callable[[], float]
+    failed: Counter[str]
+    is_probe: bool = False
+
+    def __post_init__(self) -> None:
+        self.deadline = self.clock() + self.options.give_up_s  # No attempt begins after it.
         self.failed_at: Counter[Endpoint] = Counter()
         self.last: AttemptError | None = None  # the error of the last one that failed
-        self._options, self._clock, self._failed = options, clock, failed
-        self._left, self._is_probe = options.attempts, is_probe
+        self.left = self.options.attempts
 
     def note(self, at: Endpoint, error: AttemptError) -> None:
         self.failed_at[at] += 1
-        self._failed[error.reason] += 1
-        self._left -= error.retry_class.cost(self._options.attempts)
+        self.failed[error.reason] += 1
+        self.left -= error.retry_class.cost(self.options.attempts)
         self.last = error
 
     def is_over(self, state: RetryCallState) -> bool:
-        return self._left <= 0 or self._clock() + state.upcoming_sleep >= self.deadline
+        return self.left <= 0 or self.clock() + state.upcoming_sleep >= self.deadline
 
     def timeout_s(self) -> float:
         """How long the next one may take: the first one as long as an answer may."""
-        longest_s = self._options.timeout_s
-        if self.last is None and not self._is_probe:
+        longest_s = self.options.timeout_s
+        if self.last is None and not self.is_probe:
             return longest_s
-        return min(longest_s, max(self.deadline - self._clock(), _SHORTEST_S))
+        return min(longest_s, max(self.deadline - self.clock(), _SHORTEST_S))
 
 
 def _note_model(server: str, asked: str, answer: bytes) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -28,7 +28,7 @@ from .wire import AttemptError, ReportedUsage, RetryClass
 _log = logger(__name__)
 _FAILURES = 3
 LONGEST_PAUSE_S = 30.0
-LONGEST_POLL_INTERVAL_S = 5.0  # between looks at the only address
+_LONGEST_POLL_S = 5.0  # between looks while none can be reached
 _FIRST_LOGGED_S, _LOG_INTERVAL_S = 2.0, 15.0  # A shorter wait is not worth a line.
 
 
@@ -58,21 +58,22 @@ class Endpoint:
         self.rests_until = -inf  # inf: a request looks whether it can be reached
         self.down_since: float | None = None  # None: it can be reached
         self.reason = ""  # why it cannot
+        self.models: list[str] = []  # that it lists
 
 
 class Endpoints:
     """All addresses of a client, for one event loop.
 
-    `look` says why an address cannot be reached; empty: it can.
+    `why_down` looks at an address, and says why it cannot be used; empty: it can.
     """
 
     def __init__(
         self,
         options: ServerOptions,
         clock: Callable[[], float],
-        look: Callable[[Endpoint], Awaitable[str]],
+        why_down: Callable[[Endpoint], Awaitable[str]],
     ) -> None:
-        self._options, self._clock, self._look = options, clock, look
+        self._options, self._clock, self._why_down = options, clock, why_down
         self.all = [Endpoint(address) for address in options.addresses]
         self.name = " and ".join(each.base for each in self.all)
         self.only_one = len(self.all) == 1
@@ -100,13 +101,15 @@ class Endpoints:
             ServerDownError: all have been down for `patience_s`.
         """
         while True:
-            await self._look_again()
+            now = self._clock()
+            down = [each for each in self.all if each.down_since is not None]
+            await self.look([each for each in down if each.rests_until <= now])
             now, patience_s = self._clock(), self._options.patience_s
             up = [each.rests_until for each in self.all if each.down_since is None]
             if min(up, default=inf) <= now:
                 return True
-            last_down = max(each.down_since or -inf for each in self.all)
-            ends = deadline if up else last_down + patience_s
+            downs = [each.down_since for each in self.all if each.down_since is not None]
+            ends = deadline if up else max(downs) + patience_s
             if ends <= now and up:
                 return False
             if ends <= now:
@@ -116,19 +119,23 @@ class Endpoints:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), change - now)
 
-    async def _look_again(self) -> None:
-        """Look at an address that is down and has rested: one request does, for all."""
-        now = self._clock()
-        down = (e for e in self.all if e.down_since is not None and e.rests_until <= now)
-        for endpoint in down:
-            endpoint.rests_until, reason = inf, endpoint.reason
+    async def look(self, endpoints: Sequence[Endpoint]) -> None:
+        """See which of some addresses can be reached; for other requests they rest meanwhile."""
+
+        async def see(endpoint: Endpoint) -> None:
             try:
-                reason = await self._look(endpoint)
+                reason = await self._why_down(endpoint)
             finally:
-                if reason:
-                    self.not_reached(endpoint, reason)
-                else:
-                    self._use_again(endpoint)
+                endpoint.rests_until = -inf
+                self._changed.set()
+            if reason:
+                self.not_reached(endpoint, reason)
+            else:
+                self._use_again(endpoint)
+
+        for each in endpoints:
+            each.rests_until = inf
+        await asyncio.gather(*map(see, endpoints))
 
     def answered(self, endpoint: Endpoint) -> None:
         endpoint.failures = 0
@@ -155,12 +162,13 @@ class Endpoints:
                 left = sum(each.down_since is None for each in self.all)
                 text = "%s is set aside (%s): %d of %d servers carry on"
                 _log.warning(text, endpoint.base, reason, left, len(self.all))
+        all_down = all(each.down_since is not None for each in self.all)
         if not now < endpoint.rests_until < inf:  # As for those that were under way together.
             endpoint.failures += 1
-            longest_s = LONGEST_POLL_INTERVAL_S if self.only_one else LONGEST_PAUSE_S
+            longest_s = _LONGEST_POLL_S if all_down else LONGEST_PAUSE_S
             endpoint.rests_until = now + self._pause_s(endpoint, longest_s)
         self._changed.set()
-        if all(each.down_since is not None for each in self.all):
+        if all_down:
             self.report_wait(reason, now - endpoint.down_since, self._options.patience_s)
 
     def report_wait(self, reason: str, waited_s: float, longest_s: float) -> None:

@@ -143,14 +143,14 @@ DECISION = VerdictForm(
 
 def schema(dimensions: Iterable[str]) -> dict[str, Any]:
     """The JSON schema of a verdict: an integer from 1 to 5 for each dimension, nothing else."""
-    names = list(dimensions)
     score = {"type": "integer", "enum": list(_SCORES)}
-    return {
-        "type": "object",
-        "properties": dict.fromkeys(names, score),
-        "required": names,
-        "additionalProperties": False,
-    }
+    return object_schema(dict.fromkeys(dimensions, score))
+
+
+def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON schema of an object that has all of these properties, and nothing else."""
+    fields = {"properties": dict(properties), "required": list(properties)}
+    return {"type": "object", **fields, "additionalProperties": False}
 
 
 def read_verdict(

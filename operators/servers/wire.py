@@ -258,10 +258,9 @@ def _error(status: int | None, body: bytes, base: str, message: str) -> AttemptE
 
 
 def model_not_found(
-    model: str, url: str, models: HttpResponse, hint: str, place: str = ""
+    model: str, url: str, known: list[str], hint: str, place: str = ""
 ) -> EngineError:
     server = f"the server {place}" if place else "the server"
-    known = served_models(models)
     if not known:
         return EngineError(f"{url} does not exist", "is base_url right? it usually ends in /v1")
     if model not in known:

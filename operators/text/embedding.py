@@ -138,8 +138,7 @@ def load_model(options: ModelOptions) -> Any:
     if options.pooling is not None:
         _set_pooling(loaded, options)
     _end_with_eos(loaded, options)
-    if loaded.transformers_model is not None:
-        _check_attention(loaded, options)
+    _check_class(loaded, options)
     return loaded
 
 
@@ -198,52 +197,20 @@ def _end_with_eos(loaded: Any, options: ModelOptions) -> None:
 _PROBE = "one two three four five six"
 
 
-def _check_attention(loaded: Any, options: ModelOptions) -> None:
-    """Check that tokens see those that they are meant to see, by what the model computes; where
-    nothing says which, that it is no class of transformers in place of one of the model's own."""
-    transformer, wanted = loaded.transformers_model, options.attention
-    if wanted is None and getattr(transformer.config, "is_causal", None) is False:
-        wanted = "bidirectional"
-    kind = type(transformer)
-    found = f"embedding model '{options.model}' was loaded as {kind.__name__}"
-    if wanted is not None and attention_kinds(loaded) != {wanted}:
-        source = "attention" if options.attention else "is_causal: false in its config.json"
+def _check_class(loaded: Any, options: ModelOptions) -> None:
+    """Refuse a class of transformers in place of the one that comes with the model, unless it is
+    known which tokens see which: the former attends as `is_causal` says."""
+    transformer = loaded.transformers_model
+    config, kind = getattr(transformer, "config", None), type(transformer)
+    own = (getattr(config, "auto_map", None) or {}).get("AutoModel")
+    is_known = options.attention is not None or getattr(config, "is_causal", None) is False
+    if own and not is_known and kind.__module__.startswith("transformers."):
         raise RecipeError(
-            f"{found}, whose attention is not {wanted}, as {source} says",
-            "another version of transformers, or trust_remote_code: true if it has code of its own",
-        )
-    own = (getattr(transformer.config, "auto_map", None) or {}).get("AutoModel")
-    if wanted is None and own and kind.__module__.startswith("transformers."):
-        raise RecipeError(
-            f"{found} of transformers, which may differ from {str(own).split('--')[-1]}, the class "
-            "that comes with it",
+            f"embedding model '{options.model}' was loaded as {kind.__name__} of transformers, "
+            f"which may differ from {str(own).split('--')[-1]}, the class that comes with it",
             "set attention to what its card says, bidirectional or causal, or trust_remote_code: "
             "true after reading its code",
         )
-
-
-def attention_kinds(loaded: Any) -> set[AttentionKind]:
-    """What the model computes, without padding and with it: a text whose last token is changed
-    leaves the vectors of the tokens before it as they were, to the bit, only if they do not see
-    it."""
-    ids: list[int] = loaded.tokenizer(_PROBE)["input_ids"]
-    other = next(token for token in ids if token != ids[-1])
-    found = set[AttentionKind]()
-    for company in (ids, [*ids, *ids]):
-        one, two = (_early(loaded, [first, company]) for first in (ids, [*ids[:-1], other]))
-        found.add("causal" if bool((one == two).all()) else "bidirectional")
-    return found
-
-
-def _early(loaded: Any, texts: Sequence[Sequence[int]]) -> Any:
-    """The vectors of the first text's tokens, without its last."""
-    import torch
-
-    features = loaded.tokenizer.pad({"input_ids": list(map(list, texts))}, return_tensors="pt")
-    features = dict(features.to(loaded.device))
-    mask = features["attention_mask"][0].bool()
-    with torch.inference_mode():
-        return loaded[0](features)["token_embeddings"][0][mask][:-1]
 
 
 # --- Texts as vectors of a sentence-transformers model --------------------------------
@@ -353,8 +320,8 @@ class EmbeddingFields(Config):
     """Device of the model, such as `cpu` or `cuda:0`; by default the library chooses."""
     attention: AttentionKind | None = None
     """Which tokens of a text see which: `bidirectional` or `causal`. By default as `is_causal` in
-    the model's config.json says. The model is checked against it when it is loaded. Required for a
-    model that comes with a class of its own, which `trust_remote_code` would run."""
+    the model's config.json says. Required for a model that comes with a class of its own, which
+    `trust_remote_code` would run."""
     pooling: PoolingMode | None = None
     """How the vectors of tokens become one; by default as the model's pooling module says."""
     append_eos: bool = False

@@ -110,14 +110,7 @@ class ModelFacts(NamedTuple):
     outputs: int
     longest: int  # text, in tokens
     labels: tuple[str, ...] = ()  # the names of the outputs, if they have names
-    # of the weights, by their class in transformers; `num_labels` is a default where none of them
-    # is of sequence classification
-    architectures: tuple[str, ...] = ()
-
-    @property
-    def has_head(self) -> bool:
-        """Whether the weights are of a classifier, as far as that is known."""
-        return not self.architectures or any(_HEAD in name for name in self.architectures)
+    lacks_head: str = ""  # the classes of the weights, where none of them is of a classifier
 
     def output(self, folder: Path, label: int | None) -> int:
         """Which output is the reward; an EngineError if there is no such one, or several and no
@@ -125,22 +118,20 @@ class ModelFacts(NamedTuple):
         which = 0 if label is None and self.outputs == 1 else label
         if which is not None and which < self.outputs:
             return which
-        if not self.has_head:
+        if self.lacks_head:  # Their number is a default.
             raise _no_classifier(folder, self, "no layer that gives a reward")
-        names = [f"{at} {name}" for at, name in enumerate(self.labels[:_MOST_NAMED])]
-        more = ", ..." if len(self.labels) > _MOST_NAMED else ""
-        named = f": {', '.join(names)}{more}" if names else ""
+        named = ", ".join(f"{at} {name}" for at, name in enumerate(self.labels[:_MOST_NAMED]))
+        count = f"{self.outputs} output{'s' if self.outputs > 1 else ''}"
+        found = f"the reward model '{folder}' has {count}{': ' if named else ''}{named}"
         if which is None:
-            found = f"the reward model '{folder}' has {self.outputs} outputs{named}"
             right = f"set label to the one that is the reward, 0 to {self.outputs - 1}"
             raise EngineError(found, right)
-        count = f"{self.outputs} output{'s' if self.outputs > 1 else ''}{named}"
-        found = f"label is {which}, and the reward model '{folder}' has {count}"
-        raise EngineError(found, "count from 0" if self.outputs > 1 else "leave label out")
+        right = "count from 0" if self.outputs > 1 else "leave label out"
+        raise EngineError(f"label is {which}, and {found}", right)
 
 
 def _no_classifier(folder: Path, facts: ModelFacts, lacks: str) -> EngineError:
-    own = "" if facts.has_head else f", a {', '.join(facts.architectures)} by its config.json,"
+    own = f", a {facts.lacks_head} by its config.json," if facts.lacks_head else ""
     found = f"the folder '{folder}'{own} has {lacks}"
     return EngineError(found, f"name one of a model for sequence classification, ...{_HEAD}")
 
@@ -158,16 +149,13 @@ def facts_of(folder: Path) -> ModelFacts:
     # The configuration counts the positions that some models, such as RoBERTa's, cannot use.
     with suppress(OSError, ValueError, AttributeError):
         limits.append(json.loads((folder / "tokenizer_config.json").read_text("utf-8")).get(_LIMIT))
-    longest = min((int(each) for each in limits if each), default=_UNLIMITED)
+    longest = min([_UNLIMITED, *(int(each) for each in limits if each)])
     names = {int(at): str(name) for at, name in (config.id2label or {}).items()}
     labels = tuple(name for _, name in sorted(names.items()))
     plain = all(name == f"LABEL_{at}" for at, name in enumerate(labels))
-    return ModelFacts(
-        int(config.num_labels),
-        min(longest, _UNLIMITED),
-        () if plain else labels,
-        tuple(config.architectures or ()),
-    )
+    classes = config.architectures or [_HEAD]
+    lacks_head = "" if any(_HEAD in name for name in classes) else ", ".join(classes)
+    return ModelFacts(int(config.num_labels), longest, () if plain else labels, lacks_head)
 
 
 def check_reward_model(folder: Path) -> None:

@@ -26,7 +26,6 @@ from rejuice.operators.columns import MESSAGES
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
 from rejuice.operators.operator import RowsOfChunk, split
 from rejuice.operators.registry import build
-from rejuice.operators.servers import client
 from rejuice.operators.servers.client import OpenAIClient
 from rejuice.operators.servers.judge import key_of, open_cache, user_cache
 
@@ -409,8 +408,7 @@ def test_chunks_are_taken_as_slots_become_free(make):
     assert (taken, finished) == (20, 20)
 
 
-def test_a_server_that_is_down_is_tried_again_a_moment_later(make, monkeypatch):
-    monkeypatch.setattr(client, "_DOWN_S", 0)
+def test_a_server_that_is_down_is_tried_again_by_the_next_request(make):
     with FakeJudge(always=Trouble.ERROR_500) as judge:
         operator = make(judge, on_server_down="missing", server={"attempts": 1, "concurrency": 1})
 

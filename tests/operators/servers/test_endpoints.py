@@ -128,6 +128,14 @@ def test_servers_that_drop_packets_are_down(addresses):
         run(faults, 9, addresses=addresses, patience_s=100, timeout_s=600)
 
 
+def test_a_server_that_is_started_again_is_waited_for_until_its_model_is_loaded():
+    client, found = run(
+        {A: [Fault(5.5, 40, "down"), Fault(40, 80, "loads")]}, 60, addresses=A, attempts=2
+    )
+    assert all_once(client, found)
+    assert places(client, 41, 80)[A] == 0
+
+
 def test_a_short_outage_of_all_is_waited_for():
     faults = {each: [Fault(5, 80, "down")] for each in (A, B, C)}
     client, found = run(faults, 200, patience_s=100)

@@ -15,6 +15,7 @@ from rejuice.operators.servers.wire import (
     error_in_answer,
     error_text,
     model_not_found,
+    served_models,
     unknown_ending,
 )
 
@@ -147,7 +148,11 @@ def test_statuses_that_end_the_run(status):
 )
 def test_no_such_model(models, error):
     assert (
-        str(model_not_found("m", "http://h/x", HttpResponse(200, models), "choose another api"))
+        str(
+            model_not_found(
+                "m", "http://h/x", served_models(HttpResponse(200, models)), "choose another api"
+            )
+        )
         == error
     )
 

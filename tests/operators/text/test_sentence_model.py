@@ -97,36 +97,6 @@ def test_a_vector_does_not_depend_on_whether_others_in_the_batch_are_padded(fold
         assert (embedder(folder, attention=kind)([text])[0] == vector).all()
 
 
-@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
-@pytest.mark.parametrize("kind", ["bidirectional", "causal"])
-def test_transformers_honours_is_causal_with_and_without_padding(folder, implementation, kind):
-    from rejuice.operators.text.embedding import attention_kinds
-
-    model = loaded(folder, attention=kind)
-    model.transformers_model.set_attn_implementation(implementation)
-    assert attention_kinds(model) == {kind}
-    # Tokens before the changed one are compared on either side of the padding.
-    model.tokenizer.padding_side = "left"
-    assert attention_kinds(model) == {kind}
-
-
-def test_a_model_that_does_not_attend_as_it_should_is_an_error(folder, monkeypatch):
-    from transformers import Qwen2Model
-
-    forward = Qwen2Model.forward
-    monkeypatch.setattr(
-        Qwen2Model, "forward", lambda *a, **k: forward(*a, **k | {"is_causal": True})
-    )
-    edit_json(folder / "config.json", is_causal=False)
-    with pytest.raises(RecipeError) as error:
-        loaded(folder)
-    assert str(error.value) == (
-        f"embedding model '{folder}' was loaded as Qwen2Model, whose attention is not "
-        "bidirectional, as is_causal: false in its config.json says; another version of "
-        "transformers, or trust_remote_code: true if it has code of its own"
-    )
-
-
 OWN_CLASS = {"AutoModel": "modeling_own.OwnModel"}
 
 
