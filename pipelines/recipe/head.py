@@ -383,22 +383,14 @@ def checked_head(
     if document.get("dataset"):
         document = {key: value for key, value in document.items() if key != second}
     elif "dataset_path" not in document:
-        raise _head_error(position(path, None), ("dataset_path",), "missing", "", None)
+        raise RecipeError("'dataset_path' is missing", "add `dataset_path: …`", where=str(path))
     for key, found, right in settings.refusals(document):
-        line = None if key in overrides else lines.get(key)
-        raise RecipeError(found, right, where=position(path, line))
+        raise RecipeError(found, right, where=_place(path, [key], lines, overrides))
     ours = {key: value for key, value in document.items() if key not in settings.KEYS}
     try:
         head = Head.model_validate(ours)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = first["loc"]
-        keys = [".".join(map(str, place[:depth])) for depth in range(len(place), 0, -1)]
-        # A value of the command line is on no line of the file.
-        given = any(key in overrides for key in keys)
-        line = None if given else next((lines[key] for key in keys if key in lines), None)
-        where = position(path, line)
-        raise _head_error(where, place, first["type"], first["msg"], first["input"]) from None
+        raise _head_error(path, error, lines, overrides) from None
     files = tuple(found_file(path.parent, file) for file in head.custom_operator_paths)
     return head.model_copy(update={"custom_operator_paths": files})
 
@@ -409,11 +401,24 @@ def found_file(folder: Path, file: Path) -> Path:
     return beside if beside.exists() or not file.exists() else file.absolute()
 
 
+def _place(
+    path: Path, keys: Sequence[str], lines: Mapping[str, int], overrides: Collection[str]
+) -> str:
+    """Where a value of the first of some keys is that is known: `recipe.yaml, line 12`, `--np`."""
+    given = [f"--{key}" for key in keys if key in overrides]
+    line = next((lines[key] for key in keys if key in lines), None)
+    return given[0] if given else position(path, line)
+
+
 def _head_error(
-    where: str, place: tuple[int | str, ...], kind: str, message: str, found: Any
+    path: Path, error: ValidationError, lines: Mapping[str, int], overrides: Collection[str]
 ) -> RecipeError:
     """One line from what pydantic reports of a key of the head, or of a section of it."""
-    names, section = _named(place)
+    first = error.errors(include_url=False)[0]
+    parts, kind = list(map(str, first["loc"])), first["type"]
+    keys = [".".join(parts[:depth]) for depth in range(len(parts), 0, -1)]
+    where = _place(path, keys, lines, overrides)
+    names, section = _named(first["loc"])
     key = ".".join(names)
     if kind == "missing":
         return RecipeError(f"'{key}' is missing", f"add `{key}: …`", where=where)
@@ -422,8 +427,8 @@ def _head_error(
         near = elsewhere or suggest(names[-1], section.model_fields)
         return RecipeError(f"unknown key {shown(key)}", near, where=where)
     if kind == "value_error":  # The keys of a section contradict each other, for one.
-        return RecipeError(message.removeprefix("Value error, "), where=f"{where}, {key}")
-    return RecipeError(f"'{key}' is {shown(found)}", message.lower(), where=where)
+        return RecipeError(first["msg"].removeprefix("Value error, "), where=f"{where}, {key}")
+    return RecipeError(f"'{key}' is {shown(first['input'])}", first["msg"].lower(), where=where)
 
 
 def _named(place: tuple[int | str, ...]) -> tuple[list[str], type[BaseModel]]:
