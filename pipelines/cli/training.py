@@ -292,7 +292,6 @@ def _train(
 
 
 def _show_finished(run: TrainingRun, folder: Path, console: Console, out: Console) -> bool:
-    """Show the result of a run that has finished; return whether it has."""
     from ...trainer.launch import training
     from ...trainer.launch.training import finished_at
     from ..console import path_text

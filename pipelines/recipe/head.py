@@ -89,7 +89,6 @@ class GeneratedDataset(Section):
         return first_rows(name, self._demo_options())
 
     def write(self, path: Path) -> None:
-        """Write the dataset."""
         from ..demo.datasets import write_dataset
 
         write_dataset(path, self.type, self._demo_options())
@@ -183,7 +182,6 @@ def parts(
 
 
 def selection(columns: Mapping[str, str] | Sequence[str] | None) -> Selection:
-    """Which columns `columns` selects, and what it calls them."""
     if columns is None:
         return Selection()
     if not columns:
