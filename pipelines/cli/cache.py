@@ -163,7 +163,6 @@ def _total(entries: Iterable[CacheEntry]) -> str:
 
 
 def _cache(path: AnyPath | None, cache_dir: AnyPath | None) -> Path:
-    """The cache folder that is meant."""
     from ...operators import RecipeError
     from ..dataset.files import run_folder
     from ..dataset.write import default_cache

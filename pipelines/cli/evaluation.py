@@ -142,7 +142,6 @@ def _replaced(
 
 
 def _figures(folder: Path) -> Mapping[str, Any]:
-    """Figures by set; none where there is no evaluation."""
     from ...operators.json_text import parse_json
     from ...trainer.evaluation import FIGURES
 
@@ -153,7 +152,6 @@ def _figures(folder: Path) -> Mapping[str, Any]:
 
 
 def _compared(found: Evaluation, folder: Path, against: Path) -> Iterator[str]:
-    """How the sets of two evaluations differ, those that both have."""
     from ...trainer.evaluation import compare
     from ..console import path_text
     from ..dataset.read import read_all

@@ -232,7 +232,6 @@ def _leave_pandas_out() -> None:
 
 
 def _check_files(recipe: Recipe) -> None:
-    """Check that folders which steps name, and packages, are there."""
     if recipe.head.executor_type != "default":
         needs("executor_type ray", "rejuice[ray]", "ray")
     for step in recipe.steps:

@@ -89,7 +89,6 @@ def range_of_steps(steps: str | None) -> range | None:
 
 
 def overrides_of(context: typer.Context) -> dict[str, str]:
-    """What was given as `--KEY VALUE` to a command that takes overrides."""
     overrides: dict[str, str] = context.meta[_OVERRIDES]
     return overrides
 

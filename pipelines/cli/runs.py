@@ -160,7 +160,6 @@ def check_trusted(folder: Path, code: RecipeCode, trusted: bool) -> None:
 
 
 def _with_trust() -> str:
-    """The command that was given, with `--trust`."""
     words = sys.argv[1:]
     end = words.index("--") if "--" in words else len(words)  # After it come no options.
     after = "".join(f" {shlex.quote(word)}" for word in words[end:])
@@ -174,7 +173,6 @@ def _is_recipe(path: AnyPath) -> bool:
 
 
 def _confirmed(found: str, files: list[str]) -> bool:
-    """The answer of the user; without a terminal, no."""
     if not _has_terminal():
         return False
     typer.echo("\n".join([found, *(f"  {file}" for file in files)]), err=True)

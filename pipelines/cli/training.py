@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 _NEEDED = ("torch", "transformers", "ray", "verl", "transfer_queue", "matplotlib", "psutil")
 _SHORT = {name: f"train.{name}" for name in ("steps", "profile", "schedule")}
 TRAIN_EPILOG = (
-    f"{EPILOG}; and any field of train, such as --train.learning_rate 1e-6. --steps, --profile and "
-    "--schedule set those of train. RECIPE may be the folder of a run."
+    f"{EPILOG}; and any field of train, such as --train.learning_rate 1e-6. --steps N, --profile "
+    "cpu|gpu and --schedule NAME set those of train. RECIPE may be the folder of a run."
 )
 _FAILED = 1
 _AT_STEP = re.compile(r"step \d+: ")
@@ -292,7 +292,6 @@ def _train(
 
 
 def _show_finished(run: TrainingRun, folder: Path, console: Console, out: Console) -> bool:
-    """Show the result of a run that has finished; return whether it has."""
     from ...trainer.launch import training
     from ...trainer.launch.training import finished_at
     from ..console import path_text

@@ -18,7 +18,7 @@ from ...operators import Operator, RejuiceError
 from ..dataset.files import AUDIT, remove_folder, run_folder, write_file
 from ..dataset.spec import DatasetSpec
 from ..engine.report import Report, StepLog, StepReport, write_decisions
-from ..recipe.head import checked_block, dataset_paths, parts, position, selection
+from ..recipe.head import DatasetBlock, dataset_paths, parts, position, selection
 from ..recipe.recipe import YAMLError, parse_document
 from ..recipe.steps import Step, step_names
 
@@ -146,7 +146,7 @@ class StepInRun:
         path, block = settings.get("dataset_path"), settings.get("dataset")
         with suppress(ValueError):  # Data-Juicer reads more kinds of them, such as its formatters'.
             paths = dataset_paths(path) if path else None
-            found = parts(paths, None if path else checked_block(block))
+            found = parts(paths, DatasetBlock.model_validate(block) if block and not path else None)
             return DatasetSpec(found, selection=selection(settings.get("columns")))
         return DatasetSpec(())
 

@@ -37,8 +37,6 @@ Origins: TypeAlias = Mapping[str, Collection[str]]
 
 
 class Column(NamedTuple):
-    """A column of the rows that come to a step."""
-
     writers: tuple[Step | None, ...] = (None,)  # several, each in rows of its own; None: dataset
     of: frozenset[str] = frozenset()  # from which it was computed
     stale: tuple[str, Step] | None = None  # which of these has been replaced since, and by whom
@@ -52,8 +50,6 @@ ByName: TypeAlias = Mapping[str, Column]
 
 
 class Passed(NamedTuple):
-    """A step that rows have passed."""
-
     step: Step
     before: ByName
     after: ByName
@@ -103,7 +99,6 @@ def _after(step: Step, before: ByName) -> ByName:
 
 
 def _mark_stale(columns: dict[str, Column], replaced: str, step: Step) -> None:
-    """Mark what was computed from a column in rows that the step is about."""
     for name, column in columns.items():
         only = column.steps[0].operator.where if len(column.steps) == 1 else None
         apart = exclude_each_other(step.operator.where, only)
@@ -486,7 +481,6 @@ def group_warnings(
 
 
 def _replaced_statistics(recipe: Recipe, places: Sequence[Passed]) -> list[str]:
-    """A line for the step that computes statistics again which the dataset has already."""
     return [
         f"{recipe.where(step)}: replaces pass_rate and group_n of the dataset; if the run that "
         "wrote it dropped single responses, they are then those of the rest, not of the group that "
@@ -498,7 +492,6 @@ def _replaced_statistics(recipe: Recipe, places: Sequence[Passed]) -> list[str]:
 
 
 def _drops_within_groups(operator: Operator, of_responses: set[str] | None) -> bool:
-    """Whether a step may drop some responses to a prompt and keep others."""
     reads = operator.reads()
     if isinstance(operator, ForeignOperator) and operator.text_column is not None:
         named = (value for value in operator.fields.values() if isinstance(value, str))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from math import inf
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
@@ -13,6 +12,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
+    NonNegativeFloat,
     NonNegativeInt,
     PlainSerializer,
     PlainValidator,
@@ -23,9 +23,7 @@ from pydantic import (
     WithJsonSchema,
     field_validator,
     model_serializer,
-    model_validator,
 )
-from typing_extensions import Self
 
 from ...operators import RecipeError
 from ...operators.config import Config
@@ -36,7 +34,7 @@ from ..dataset.read import parse_mixture
 from ..dataset.remote import AnyPath, PathField, dumped_path, to_path
 from ..dataset.spec import DatasetPart, DatasetSpec, HubDataset, Selection
 from ..dataset.write import default_cache, exported
-from .train import Train
+from .train import Section, Train
 
 if TYPE_CHECKING:
     from ..demo.problems import DemoOptions
@@ -51,7 +49,7 @@ _ONLY = {
 """The types that have a field which others lack."""
 
 
-class GeneratedDataset(Config):
+class GeneratedDataset(Section):
     """A dataset that is generated. Those of `arithmetic` are options of `rejuice data`, too."""
 
     type: Literal["arithmetic", "code", "lookup", "mixed", "numbers", "trajectories"]
@@ -74,14 +72,12 @@ class GeneratedDataset(Config):
     trajectories: PositiveInt = 8
     """How many of each problem, with that type."""
 
-    @model_validator(mode="after")
-    def _has_its_fields(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         for name, types in _ONLY.items():
             # A resolved recipe names every field, with its default.
             is_set = getattr(self, name) != type(self).model_fields[name].default
             if is_set and self.type not in types:
-                raise ValueError(f"a dataset of type {self.type} has no {name}")
-        return self
+                yield f"a dataset of type {self.type} has no {name}"
 
     def first_rows(self, path: Path) -> pa.Table:
         """The first rows that `write` would write to a path."""
@@ -93,7 +89,6 @@ class GeneratedDataset(Config):
         return first_rows(name, self._demo_options())
 
     def write(self, path: Path) -> None:
-        """Write the dataset."""
         from ..demo.datasets import write_dataset
 
         write_dataset(path, self.type, self._demo_options())
@@ -109,13 +104,10 @@ class GeneratedDataset(Config):
 DatasetPath = AnyPath | HubDataset
 _MIXTURE = re.compile(r"\d*\.?\d+\s+\S|\S+\.(?:jsonl?|parquet|gz|zst)\s+\S")
 """`0.5 a.jsonl 0.5 b.jsonl`, with or without the weights."""
-_LOCAL = ("type", "path", "weight", "source")
-_REMOTE = ("type", "source", "path", "name", "split", "limit", "data_files", "data_dir", "weight")
-_BLOCK = ("configs", "max_sample_num")
+_LOCAL = {"type", "path", "weight", "source"}
 
 
 def dataset_paths(value: Any) -> DatasetPath | tuple[DatasetPath, ...]:
-    """The path, or the paths, that `dataset_path` names."""
     if isinstance(value, list | tuple):
         if not value:
             raise ValueError("it is an empty list; give a path")
@@ -137,84 +129,59 @@ def _path(value: Any) -> DatasetPath:
     raise ValueError(f"{shown(value)} is no path; give one, or a list of them")
 
 
-def checked_block(value: Any) -> dict[str, Any] | None:
-    """A `dataset` block in Data-Juicer's form, its local paths as paths; an empty one is none."""
-    if not value:
-        return None
-    if not isinstance(value, Mapping):
-        raise ValueError("it is no mapping; write `dataset: {configs: [{type: local, path: …}]}`")
-    _check_keys(value, _BLOCK)
-    configs, most = value.get("configs"), value.get("max_sample_num")
-    if not isinstance(configs, Sequence) or isinstance(configs, str) or not configs:
-        raise ValueError("configs is no list of datasets; give one or more")
-    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most <= 0):
-        raise ValueError(f"max_sample_num is {shown(most)}; give a positive integer")
-    checked = [_checked_config(each, number) for number, each in enumerate(configs, 1)]
-    if len({each["type"] for each in checked}) > 1:
-        raise ValueError("it mixes local and remote datasets; name the one of the hub alone")
-    if checked[0]["type"] == "remote" and len(checked) > 1:
-        raise ValueError("it has several remote datasets; give one, or several by dataset_path")
-    if most is not None and not sum(_weight(each) for each in checked):
-        raise ValueError("all weights are 0; give one that is not")
-    found = {"configs": checked}
-    return found if most is None else {**found, "max_sample_num": most}
+class DatasetConfig(Section):
+    """A dataset of a `dataset` block, by Data-Juicer's names."""
+
+    type: Literal["local", "remote"]
+    path: str = Field(min_length=1)
+    weight: NonNegativeFloat | None = None
+    source: str | None = None
+    name: str | None = None
+    split: str | None = None
+    limit: int | None = None
+    data_files: str | None = None
+    data_dir: str | None = None
+
+    def _faults(self) -> Iterator[str]:
+        if self.type == "remote" and self.source != "huggingface":
+            right = "give huggingface, or a path such as s3://… as dataset_path"
+            yield f"the source of a remote dataset is {shown(self.source)}; {right}"
+        theirs = sorted(self.model_fields_set - _LOCAL) if self.type == "local" else []
+        yield from (f"{name} is of a remote dataset, and this is local" for name in theirs)
+
+    @property
+    def part(self) -> DatasetPart:
+        path: DatasetPath = to_path(self.path)
+        if self.type == "remote":
+            options = (self.split, self.limit, self.data_files, self.data_dir)
+            path = HubDataset(self.path, self.name, *options)
+        return DatasetPart(path, 1.0 if self.weight is None else self.weight)
 
 
-def _checked_config(value: Any, number: int) -> dict[str, Any]:
-    where = f"dataset {number}"
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{where} is no mapping; write {{type: local, path: …}}")
-    kind, path, source = value.get("type"), value.get("path"), value.get("source")
-    if not isinstance(path, (str, Path)) or not str(path):
-        raise ValueError(f"{where} has no path; give one")
-    weight = value.get("weight")
-    if weight is not None and (not isinstance(weight, int | float) or not 0 <= weight < inf):
-        found = f"the weight of {where} is {shown(weight)}"
-        raise ValueError(f"{found}; give a number that is not negative")
-    if kind == "local":
-        _check_keys(value, _LOCAL, where)
-        on_disk = to_path(str(path))  # The path of a store is text, as it is in YAML.
-        return {**value, "path": on_disk if isinstance(on_disk, Path) else str(path)}
-    if kind != "remote":
-        raise ValueError(f"the type of {where} is {shown(kind)}; give local or remote")
-    if source != "huggingface":
-        right = "give huggingface, or a path such as s3://… as dataset_path"
-        raise ValueError(f"the source of {where} is {shown(source)}; {right}")
-    _check_keys(value, _REMOTE, where)
-    return dict(value)
+class DatasetBlock(Section):
+    """Several datasets with weights, or one of the hub."""
 
+    configs: tuple[DatasetConfig, ...] = Field(min_length=1)
+    max_sample_num: PositiveInt | None = None
 
-def _check_keys(found: Mapping[str, Any], known: Sequence[str], where: str = "it") -> None:
-    for key in found:
-        if key not in known:
-            right = suggest(str(key), known) or f"there are: {', '.join(known)}"
-            raise ValueError(f"{where} has an unknown key '{key}'; {right}")
+    def _faults(self) -> Iterator[str]:
+        types = [each.type for each in self.configs]
+        if "remote" in types and len(types) > 1:
+            yield "a remote dataset is not alone; give that one, or several by dataset_path"
+        if self.max_sample_num is not None and not any(each.part.weight for each in self.configs):
+            yield "all weights are 0; give one that is not"
 
 
 def parts(
-    paths: DatasetPath | tuple[DatasetPath, ...] | None, block: Mapping[str, Any] | None
+    paths: DatasetPath | tuple[DatasetPath, ...] | None, block: DatasetBlock | None
 ) -> tuple[DatasetPart, ...]:
     """The parts of the dataset that `dataset_path`, or else the block, describes."""
-    if paths is not None:
-        several = paths if isinstance(paths, tuple) else (paths,)
-        return tuple(DatasetPart(path) for path in several)
-    found = list[DatasetPart]()
-    for config in (block or {}).get("configs", ()):
-        path: DatasetPath = to_path(config["path"])
-        if config["type"] == "remote":
-            options = {key: config.get(key) for key in ("split", "limit", "data_files", "data_dir")}
-            path = HubDataset(str(config["path"]), config.get("name"), **options)
-        found.append(DatasetPart(path, _weight(config)))
-    return tuple(found)
-
-
-def _weight(config: Mapping[str, Any]) -> float:
-    weight = config.get("weight")
-    return 1.0 if weight is None else float(weight)
+    if paths is None:
+        return tuple(each.part for each in block.configs) if block else ()
+    return tuple(map(DatasetPart, paths if isinstance(paths, tuple) else (paths,)))
 
 
 def selection(columns: Mapping[str, str] | Sequence[str] | None) -> Selection:
-    """Which columns `columns` selects, and what it calls them."""
     if columns is None:
         return Selection()
     if not columns:
@@ -229,12 +196,24 @@ def selection(columns: Mapping[str, str] | Sequence[str] | None) -> Selection:
 
 # --- The head of a recipe: its settings, checked, with one line for each mistake ------
 
+_ANY_OBJECT = {"additionalProperties": True, "type": "object"}
+_BLOCK_SCHEMA = {"anyOf": [_ANY_OBJECT, {"type": "null"}], "title": "Dataset"}
 _PATHS_SCHEMA = {
     "anyOf": [
         {"type": "string", "minLength": 1},
         {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
     ]
 }
+
+
+def _dumped_block(block: DatasetBlock | None, info: SerializationInfo) -> Any:
+    """The block as it was written, its local paths as paths where the dump is not for YAML."""
+    if block is None:
+        return None
+    found = block.model_dump(mode="json", exclude_unset=True)
+    for each in found["configs"] if info.mode == "python" else ():
+        each["path"] = to_path(each["path"]) if each["type"] == "local" else each["path"]
+    return found
 
 
 def _dumped_paths(value: Any, info: SerializationInfo) -> Any:
@@ -258,7 +237,12 @@ class Head(Config):
     """A .jsonl, .json, .parquet or .arrow file, .jsonl.gz or .jsonl.zst, a folder of such files, a
     pattern such as data/*.parquet, a list of these, or one of the hub such as
     hf://datasets/openai/gsm8k?config=main&split=train."""
-    dataset: Annotated[dict[str, Any] | None, BeforeValidator(checked_block)] = None
+    dataset: Annotated[
+        DatasetBlock | None,
+        BeforeValidator(lambda block: block or None),
+        PlainSerializer(_dumped_block),
+        WithJsonSchema(_BLOCK_SCHEMA),
+    ] = None
     """Instead of `dataset_path`, as Data-Juicer writes it: several datasets with weights, or one of
     the hub."""
     columns: dict[str, str] | tuple[str, ...] | None = None
@@ -303,22 +287,16 @@ class Head(Config):
         block = None if self.dataset_path is not None else self.dataset
         return DatasetSpec(
             parts(self.dataset_path, block),
-            suffixes=self.file_suffixes,
+            suffixes=dotted(self.suffixes),
             selection=selection(self.columns),
-            max_rows=(block or {}).get("max_sample_num"),
+            max_rows=None if block is None else block.max_sample_num,
             repeats=block is not None,
             cache=default_cache(self.export_path),
         )
 
     @property
     def text_key(self) -> str:
-        """The first of `text_keys`."""
         return self.text_keys if isinstance(self.text_keys, str) else self.text_keys[0]
-
-    @property
-    def file_suffixes(self) -> tuple[str, ...]:
-        """`suffixes` in lower case and with a dot, as Data-Juicer takes them."""
-        return dotted(self.suffixes)
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_set(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -348,29 +326,26 @@ class Head(Config):
         )
 
     def generated_part(self) -> tuple[Path, GeneratedDataset] | None:
-        """The first part of the dataset that is missing and is generated; None: there is none."""
-        for path in self.dataset_spec.paths:
-            generated = self.generated(path)
-            if generated is not None and isinstance(path, Path):
-                return path, generated
-        return None
+        """The first part of the dataset that is missing and is generated."""
+        return next(self._missing(self.dataset_spec.paths), None)
 
     def generated(self, path: AnyPath | None) -> GeneratedDataset | None:
         """How a file is generated; None where it exists, or where the recipe does not say."""
-        if not isinstance(path, Path) or path.exists():
-            return None
-        found = {name.resolve(): each for name, each in self.generated_datasets.items()}
-        return found.get(path.resolve())
+        return next((each for _, each in self._missing([path])), None)
 
     def write_missing(self, *paths: AnyPath | None) -> list[Path]:
         """Write those of some files that do not exist and are generated; returns them."""
         written = list[Path]()
-        for path in paths:
-            dataset = self.generated(path)
-            if isinstance(path, Path) and dataset is not None:
-                dataset.write(path)
-                written.append(path)
+        for path, dataset in self._missing(paths):
+            dataset.write(path)
+            written.append(path)
         return written
+
+    def _missing(self, paths: Iterable[Any]) -> Iterator[tuple[Path, GeneratedDataset]]:
+        found = {name.resolve(): each for name, each in self.generated_datasets.items()}
+        for path in paths:
+            if isinstance(path, Path) and not path.exists() and path.resolve() in found:
+                yield path, found[path.resolve()]
 
 
 def dotted(suffixes: str | Sequence[str]) -> tuple[str, ...]:
@@ -400,29 +375,20 @@ def checked_head(
     lines: Mapping[str, int],
     overrides: Collection[str],
 ) -> Head:
-    """The head of a recipe."""
     check_keys(path, document, lines)
     # Data-Juicer, too, reads `dataset` only where there is no `dataset_path`.
     second = "dataset" if document.get("dataset_path") else "dataset_path"
     if document.get("dataset"):
         document = {key: value for key, value in document.items() if key != second}
     elif "dataset_path" not in document:
-        raise _head_error(position(path, None), ("dataset_path",), "missing", "", None)
+        raise RecipeError("'dataset_path' is missing", "add `dataset_path: …`", where=str(path))
     for key, found, right in settings.refusals(document):
-        line = None if key in overrides else lines.get(key)
-        raise RecipeError(found, right, where=position(path, line))
+        raise RecipeError(found, right, where=_place(path, [key], lines, overrides))
     ours = {key: value for key, value in document.items() if key not in settings.KEYS}
     try:
         head = Head.model_validate(ours)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = first["loc"]
-        keys = [".".join(map(str, place[:depth])) for depth in range(len(place), 0, -1)]
-        # A value of the command line is on no line of the file.
-        given = any(key in overrides for key in keys)
-        line = None if given else next((lines[key] for key in keys if key in lines), None)
-        where = position(path, line)
-        raise _head_error(where, place, first["type"], first["msg"], first["input"]) from None
+        raise _head_error(path, error, lines, overrides) from None
     files = tuple(found_file(path.parent, file) for file in head.custom_operator_paths)
     return head.model_copy(update={"custom_operator_paths": files})
 
@@ -433,11 +399,24 @@ def found_file(folder: Path, file: Path) -> Path:
     return beside if beside.exists() or not file.exists() else file.absolute()
 
 
+def _place(
+    path: Path, keys: Sequence[str], lines: Mapping[str, int], overrides: Collection[str]
+) -> str:
+    """Where a value of the first of some keys is that is known: `recipe.yaml, line 12`, `--np`."""
+    given = [f"--{key}" for key in keys if key in overrides]
+    line = next((lines[key] for key in keys if key in lines), None)
+    return given[0] if given else position(path, line)
+
+
 def _head_error(
-    where: str, place: tuple[int | str, ...], kind: str, message: str, found: Any
+    path: Path, error: ValidationError, lines: Mapping[str, int], overrides: Collection[str]
 ) -> RecipeError:
     """One line from what pydantic reports of a key of the head, or of a section of it."""
-    names, section = _named(place)
+    first = error.errors(include_url=False)[0]
+    parts, kind = list(map(str, first["loc"])), first["type"]
+    keys = [".".join(parts[:depth]) for depth in range(len(parts), 0, -1)]
+    where = _place(path, keys, lines, overrides)
+    names, section = _named(first["loc"])
     key = ".".join(names)
     if kind == "missing":
         return RecipeError(f"'{key}' is missing", f"add `{key}: …`", where=where)
@@ -446,8 +425,8 @@ def _head_error(
         near = elsewhere or suggest(names[-1], section.model_fields)
         return RecipeError(f"unknown key {shown(key)}", near, where=where)
     if kind == "value_error":  # The keys of a section contradict each other, for one.
-        return RecipeError(message.removeprefix("Value error, "), where=f"{where}, {key}")
-    return RecipeError(f"'{key}' is {shown(found)}", message.lower(), where=where)
+        return RecipeError(first["msg"].removeprefix("Value error, "), where=f"{where}, {key}")
+    return RecipeError(f"'{key}' is {shown(first['input'])}", first["msg"].lower(), where=where)
 
 
 def _named(place: tuple[int | str, ...]) -> tuple[list[str], type[BaseModel]]:
@@ -461,7 +440,7 @@ def _named(place: tuple[int | str, ...]) -> tuple[list[str], type[BaseModel]]:
         inner = [kind for kind in kinds if isinstance(kind, type(BaseModel))]
         if field is None or not inner or not rest:
             break
-        if get_origin(field.annotation) is dict:  # The next name is the user's.
+        if get_origin(field.annotation) in (dict, tuple):  # The next one is the user's, or a place.
             names.append(str(rest.pop(0)))
         section = inner[0]
     return names, section

@@ -245,7 +245,6 @@ class Recipe:
 
 
 def _absolute(value: Any) -> Any:
-    """A value of a recipe's head, with absolute paths."""
     if isinstance(value, Path | RemotePath):
         return str(value.resolve())
     if isinstance(value, Mapping):
@@ -271,7 +270,6 @@ def _operators(
     *,
     with_code: bool = True,
 ) -> Iterator[Operator]:
-    """The operators of a recipe from operators, or their names and fields, and where they are."""
     custom = load_files(head.custom_operator_paths) if with_code else {}
     for place, entry in zip(places, entries, strict=True):
         if isinstance(entry, Operator):
@@ -383,7 +381,6 @@ def _override(
 
 
 def option_value(key: str, text: str) -> Any:
-    """The value of an option of the command line, which is YAML."""
     try:
         return parse(text) if text else text
     except YAMLError:
@@ -437,7 +434,6 @@ def parse(text: str) -> Any:
 
 
 def parse_document(text: str) -> Document:
-    """The value of a YAML document, with its lines."""
     try:
         loader = _Loader(text)
         root = loader.get_single_node()

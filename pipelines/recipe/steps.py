@@ -69,7 +69,6 @@ class StoredOperator(Operator):
         return cls.stored_name
 
     def with_written(self, columns: Sequence[str], reasons: Mapping[str, str]) -> StoredOperator:
-        """This operator, with the columns that it has written in a run, and why it dropped rows."""
         kind = _kind(self.name(), self.samples, tuple(columns), tuple(reasons.items()))
         common = {name: getattr(self, name) for name in COMMON_FIELDS}
         return build(kind, {**(self.model_extra or {}), **common})
@@ -126,8 +125,6 @@ FILES = "custom_operator_paths"
 
 
 class Step(NamedTuple):
-    """One step of a recipe."""
-
     number: int  # its position in the recipe, from 1
     name: str  # the operator's name; a second use of it is `name_2`, a third `name_3`
     operator: Operator  # the operator
@@ -242,7 +239,6 @@ def function_file(name: str, fields: Mapping[str, Any], folder: Path) -> Path | 
 
 
 def with_function_file(name: str, fields: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The fields of a step, with its function's file found from the recipe's folder."""
     file = function_file(name, fields, folder)
     if file is None:
         return fields
@@ -309,7 +305,6 @@ def gives_responses(operator: Operator) -> bool:
 
 
 def gives_credit(operator: Operator) -> bool:
-    """Whether an operator writes the advantage of rows or of their turns."""
     return not {*ADVANTAGES}.isdisjoint(operator.writes())
 
 

@@ -128,14 +128,12 @@ def read_to_show(path: Path, overrides: Mapping[str, str] | None = None) -> Reci
 
 
 def is_trusted(folder: Path, code: RecipeCode) -> bool:
-    """Whether the user trusts all this code, as it is now, in this folder."""
     # One after the other: where the recipe itself is not trusted, no file that it names is read.
     keys = _keys(folder, code)
     return all(key in _this_process or (_folder() / key).is_file() for key in keys)
 
 
 def trust(folder: Path, code: RecipeCode, *, remember: bool = True) -> None:
-    """Note that the user trusts this code, as it is now, in this folder."""
     keys = set(_keys(folder, code))
     _this_process.update(keys)
     if remember:

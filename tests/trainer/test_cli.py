@@ -255,7 +255,7 @@ def test_of_a_field_that_is_given_twice_the_full_name_wins(rejuice, recipe, verl
 
 def test_check_knows_the_section(rejuice, recipe):
     assert rejuice("check", recipe)[0] == 0
-    message = "rejuice: try.yaml: unknown key 'train.gpu.gpu'; did you mean 'gpus'?\n"
+    message = "rejuice: --train.gpu.gpu: unknown key 'train.gpu.gpu'; did you mean 'gpus'?\n"
     assert rejuice("check", recipe, "--train.gpu.gpu", "2") == (2, "", message)
 
 
@@ -281,8 +281,8 @@ def test_a_run_goes_on_from_another_folder(rejuice, recipe, verl, tmp_path, monk
     [
         (["none.yaml"], "none.yaml does not exist; give the path of a recipe"),
         (["."], ". is not the folder of a run; give a recipe or the folder of a run"),
-        (["try.yaml", "--train.stps", "3"], "try.yaml: unknown key 'train.stps'; did you mean 'steps'?"),
-        (["try.yaml", "--profile", "tpu"], "try.yaml: 'train.profile' is 'tpu'; input should be 'cpu' or 'gpu'"),
+        (["try.yaml", "--train.stps", "3"], "--train.stps: unknown key 'train.stps'; did you mean 'steps'?"),
+        (["try.yaml", "--profile", "tpu"], "--train.profile: 'train.profile' is 'tpu'; input should be 'cpu' or 'gpu'"),
         (["try.yaml", "--resume"], "outputs/try holds no run to resume; leave --resume out"),
         (["try.yaml", "--train.prompts_per_step", "99"], "data.jsonl gives 20 prompts, a step takes 99; set prompts_per_step lower"),
     ],

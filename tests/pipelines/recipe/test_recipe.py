@@ -93,11 +93,11 @@ def test_overrides_of_the_head(tmp_path):
     [
         ("length_filter.min", "[", "--length_filter.min: '[' is not YAML; quote the value"),
         ("length_filter.min", "a: b: c", "--length_filter.min: 'a: b: c' is not YAML; quote the value"),
-        ("np", "0", "recipe.yaml: 'np' is 0; input should be greater than or equal to 1"),
+        ("np", "0", "--np: 'np' is 0; input should be greater than or equal to 1"),
         ("nn", "1", "recipe.yaml: unknown key 'nn'"),
         ("length_filter.mim", "1", "recipe.yaml, line 4, step 1 length_filter: unknown field 'mim'; did you mean 'min'?"),
         ("length_filer.min", "1", "--length_filer.min: no step 'length_filer' in the recipe; did you mean 'length_filter'?"),
-        ("dataset_path", "null", "recipe.yaml: 'dataset_path' is empty; give a path"),
+        ("dataset_path", "null", "--dataset_path: 'dataset_path' is empty; give a path"),
     ],
 )  # fmt: skip
 def test_wrong_overrides(tmp_path, key, text, line):

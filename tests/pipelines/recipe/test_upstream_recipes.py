@@ -77,7 +77,7 @@ REFUSED = {
         export_path: b.jsonl
         process: [text_length_filter: ]
         """,
-        "line 2, dataset: the source of dataset 1 is 'arxiv'; "
+        "line 2, dataset.configs.0: the source of a remote dataset is 'arxiv'; "
         "give huggingface, or a path such as s3://… as dataset_path",
     ),
     "demos/group.yaml": (

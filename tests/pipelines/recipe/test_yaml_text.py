@@ -170,5 +170,5 @@ def test_a_value_of_the_command_line_has_no_line(tmp_path):
     path.write_text(HEAD + "np: 0\nprocess: [exact_deduplicator]\n")
     with pytest.raises(RecipeError, match=r"recipe.yaml, line 3: 'np' is 0; "):
         load(path)
-    with pytest.raises(RecipeError, match=r"recipe.yaml: 'np' is -1; "):
+    with pytest.raises(RecipeError, match=r"^--np: 'np' is -1; "):
         load(path, {"np": "-1"})
