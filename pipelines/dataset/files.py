@@ -381,7 +381,7 @@ def unfinished_run_folder(export_path: AnyPath) -> AnyPath:
 
 
 def made_by_file(export_path: AnyPath) -> AnyPath:
-    """In the unfinished run folder of an export to a store: what its recipe is recognised by.
+    """In the unfinished run folder of an export: what its recipe is recognised by.
 
     Its name has the suffix of the export: exports that differ in nothing else share the folder.
     """
@@ -389,15 +389,13 @@ def made_by_file(export_path: AnyPath) -> AnyPath:
 
 
 def unfinished_made_by(export: AnyPath) -> str | None:
-    """What the recipe of an unfinished export to a store is recognised by; None: there is none.
-
-    On disk an export has another name until it is complete.
-    """
-    if not isinstance(export, RemotePath) or export.parent == export:  # A bucket is no export.
+    """What the recipe of an unfinished export is recognised by; None: there is none."""
+    # A bucket is no export, and the working directory has no name.
+    if export.parent == export or not export.name:
         return None
     try:
         return made_by_file(export).read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 
@@ -417,16 +415,12 @@ def export_name(export: AnyPath) -> str:
 
 def check_finished(export: AnyPath) -> None:
     """Check that no run was stopped while it put an export in place."""
-    if isinstance(export, RemotePath):
-        ended = unfinished_made_by(export) is None
-    else:  # The working directory has no name.
-        ended = not export.name or (run_folder(export) / MANIFEST).exists()
-        ended = ended or not (unfinished_run_folder(export) / export_name(export)).exists()
-        in_parts = bool(export.name) and is_folder(export) and export.is_dir()
-        if in_parts and run_folder(export).is_dir():
-            ended = ended and (export / PARTS_LIST).exists()
-    if not ended:
-        raise DataError(f"the run that writes {export} has not ended", "run its recipe again")
+    if unfinished_made_by(export) is None:
+        return
+    # On disk it is put in place once it is complete, and the manifest is removed before.
+    if isinstance(export, Path) and (run_folder(export) / MANIFEST).exists():
+        return
+    raise DataError(f"the run that writes {export} has not ended", "run its recipe again")
 
 
 def exports_in_parts(folder: AnyPath, names: Iterable[str]) -> Iterator[AnyPath]:
@@ -434,8 +428,7 @@ def exports_in_parts(folder: AnyPath, names: Iterable[str]) -> Iterator[AnyPath]
 
     The export itself may not be there: it is removed before another is written.
     """
-    begin = "." if isinstance(folder, RemotePath) else ""
     for name in names:
-        stem = name.removeprefix(begin).removesuffix(RUN_SUFFIX)
-        if stem and "." not in stem and name == f"{begin}{stem}{RUN_SUFFIX}":
+        stem = name.removeprefix(".").removesuffix(RUN_SUFFIX)
+        if stem and "." not in stem and name == f".{stem}{RUN_SUFFIX}":
             yield folder / stem

@@ -107,7 +107,7 @@ def run_dataset_step(plan: Plan, step: Step, workers: Workers, progress: Progres
 def count_shards(plan: Plan, step: Step, digests: Sequence[pa.Table], progress: Progress) -> int:
     """In how many shards a step is decided; where it must be one, it tells of much memory."""
     rows = sum(table.num_rows for table in digests)
-    size = sum(table.nbytes for table in digests) + rows * _WORKING_BYTES
+    size: int = sum(table.nbytes for table in digests) + rows * _WORKING_BYTES
     with prefix_errors_with_step(step, plan.recipe), attribute_operator_errors(step.operator):
         if shard_values(step.operator, digests[0]) is not None:
             return max(1, -(-size // SHARD_BYTES))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...operators import Groups, OperatorError, RecipeError
-from ...operators.disk import NotAFileError, kind_of
+from ...operators import DataError, Groups, OperatorError, RecipeError
+from ...operators.disk import kind_of
 from ...operators.json_text import parse_json
 from ..dataset.files import (
     PART,
@@ -42,12 +42,12 @@ from ..dataset.schemas import conform
 from ..dataset.write import filled, mark_written, write_parts_list, writer, written_of
 from ..recipe.columns import computed_from
 from ..recipe.head import Head
-from ..recipe.recipe import Recipe, YAMLError, dump, parse
+from ..recipe.recipe import Recipe
 from .finished_export import RunPlace, read_manifest, recipe_mark
 from .frame import Frame
 from .plan import Plan
 from .progress import Progress
-from .report import DECISIONS, DECISIONS_STEM, DECISIONS_SUFFIX, AuditLog
+from .report import DECISIONS, DECISIONS_STEM, DECISIONS_SUFFIX, AuditLog, Report
 from .steps import apply_steps
 from .workers import Workers
 
@@ -195,20 +195,6 @@ def _schema(head: Head, chunks: list[pa.Schema]) -> pa.Schema:
 # written again, by another worker too.
 
 
-class WrittenPart(NamedTuple):
-    """What was written of an export."""
-
-    rows: int  # of the part
-    logs: dict[int, AuditLog]  # by chunk, the counts of all steps on it; its decisions are written
-
-
-class _Finished(NamedTuple):
-    """Rows of a chunk after the last step, and the log of all steps on the chunk."""
-
-    table: pa.Table
-    log: AuditLog
-
-
 def write_part(
     plan: Plan,
     place: RunPlace,
@@ -217,8 +203,12 @@ def write_part(
     number: int,
     *,
     count: Callable[[int], object] = lambda _: None,
-) -> WrittenPart:
-    """Write one of the parts of an export from the commits of its chunks."""
+) -> tuple[int, dict[int, AuditLog]]:
+    """Write one of the parts of an export from the commits of its chunks.
+
+    Returns:
+        Its rows, and by chunk the counts of all steps on it; its decisions are written.
+    """
     rows, logs = 0, dict[int, AuditLog]()
     part, path = parts[number], place.export
     if part.number is not None:
@@ -230,43 +220,43 @@ def write_part(
             step.name: stack.enter_context(writer(place.folder / step.label / decisions, DECISIONS))
             for step in plan.steps
         }
-        for piece, finished in _prefetched(plan, part):
-            write(filled(conform(finished.table, schema)))
-            rows += finished.table.num_rows
+        for piece, table, log in _prefetched(plan, part):
+            write(filled(conform(table, schema)))
+            rows += table.num_rows
             if piece.with_log:
                 for name, write_step in write_decisions.items():
-                    write_step(finished.log.step(name).take_decisions())
-                logs[piece.chunk] = finished.log
+                    write_step(log.step(name).take_decisions())
+                logs[piece.chunk] = log
                 count(piece.chunk)
         place.hold.check()  # In a store the files of the part appear now.
-    return WrittenPart(rows, logs)
+    return rows, logs
 
 
-def _prefetched(plan: Plan, part: ExportPart) -> Iterator[tuple[ExportSlice, _Finished]]:
+def _prefetched(plan: Plan, part: ExportPart) -> Iterator[tuple[ExportSlice, pa.Table, AuditLog]]:
     """Yield the rows of a part in order; the next ones are gathered while these are written."""
     with ThreadPoolExecutor(1) as pool:
-        waiting: deque[tuple[ExportSlice, Future[_Finished]]] = deque()
+        waiting = deque[Future[tuple[ExportSlice, pa.Table, AuditLog]]]()
         for piece in part.slices:
-            waiting.append((piece, pool.submit(_finish, plan, piece)))
+            waiting.append(pool.submit(_finish, plan, piece))
             if len(waiting) > 1:
-                first, future = waiting.popleft()
-                yield first, future.result()
-        for first, future in waiting:
-            yield first, future.result()
+                yield waiting.popleft().result()
+        for future in waiting:
+            yield future.result()
 
 
-def _finish(plan: Plan, piece: ExportSlice) -> _Finished:
+def _finish(plan: Plan, piece: ExportSlice) -> tuple[ExportSlice, pa.Table, AuditLog]:
+    """Rows of a chunk after the last step, and the log of all steps on the chunk."""
     log = AuditLog()
     frame = apply_steps(
         plan.steps,
         plan.source_frame(piece.chunk),
         run=plan.committed(piece.chunk),
-        log=log,
+        log=log if piece.with_log else None,
         first_row=plan.source.first_row(piece.chunk),
     )
     table = frame.select(plan.recipe.head.exported(frame.column_names))
     end = table.num_rows if piece.end is None else piece.end
-    return _Finished(table.slice(piece.begin, end - piece.begin), log)
+    return piece, table.slice(piece.begin, end - piece.begin), log
 
 
 def write_parts(plan: Plan, place: RunPlace, workers: Workers, progress: Progress) -> AuditLog:
@@ -277,21 +267,20 @@ def write_parts(plan: Plan, place: RunPlace, workers: Workers, progress: Progres
     """
     export = plan.recipe.head.export_path
     parts, schema = outline(plan, workers)
-    rows = [0] * len(parts)
-    logs = dict[int, AuditLog]()
+    rows, logs = [0] * len(parts), dict[int, AuditLog]()
     with progress.task("export", sum(plan.source.rows)) as advance:
 
         def count(chunk: int) -> None:
             advance(plan.source.rows[chunk])
 
         if not is_folder(export):
-            logs = write_part(plan, place, schema, parts, 0, count=count).logs
+            _, logs = write_part(plan, place, schema, parts, 0, count=count)
         else:
             work = partial(write_part, plan, place, schema, parts)
-            for number, written in workers.map((), work, len(parts)):
-                rows[number] = written.rows
-                logs |= written.logs
-                for chunk in written.logs:
+            for number, (count_of_rows, written) in workers.map((), work, len(parts)):
+                rows[number] = count_of_rows
+                logs |= written
+                for chunk in written:
                     count(chunk)
             names = [part.name_of(PART, PART_SUFFIX) for part in parts]
             place.hold.check()
@@ -319,50 +308,28 @@ def check_may_write(recipe: Recipe, *, overwrite: bool) -> None:
 
 def _check_run_folder_is_free(export_path: AnyPath) -> None:
     """Refuse to replace the report and the decisions of an export with another suffix."""
-    for folder in (run_folder(export_path), unfinished_run_folder(export_path)):
-        check_is_folder(folder)
-        try:
-            report = parse_json(read_file(folder / "report.json"))
-            other = export_path.with_suffix(to_path(report["export_path"]).suffix)
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # There is none, or nothing can be known of it.
-        if other != export_path and other.exists():
-            found = f"the report of {other} is in {run_folder(export_path)}, where that of"
-            right = f"give an export_path with another name, or remove {other}"
-            raise RecipeError(f"{found} {export_path} would be", right)
+    folder = run_folder(export_path)
+    check_is_folder(folder)
+    check_is_folder(unfinished_run_folder(export_path))
+    try:
+        report = parse_json(read_file(folder / "report.json"))
+        other = export_path.with_suffix(to_path(report["export_path"]).suffix)
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # There is none, or nothing can be known of it.
+    if other != export_path and other.exists():
+        found = f"the report of {other} is in {folder}, where that of {export_path} would be"
+        raise RecipeError(found, f"give an export_path with another name, or remove {other}")
 
 
 def check_may_replace_export(recipe: Recipe, export_path: AnyPath) -> None:
     """Refuse to replace a file that this recipe did not make."""
-    # A run that was killed at its very end may have left a complete folder under the first name.
-    folders = (run_folder(export_path), unfinished_run_folder(export_path))
-    if not export_path.exists() or unfinished_made_by(export_path) == recipe_mark(recipe):
+    mark = recipe_mark(recipe)
+    if not export_path.exists() or unfinished_made_by(export_path) == mark:
         return
-    if not any(_made_by(recipe, folder) for folder in folders):
-        raise RecipeError(
-            f"export_path {export_path} exists", "give another --export_path, or --overwrite"
-        )
-
-
-def _made_by(recipe: Recipe, folder: AnyPath) -> bool:
-    manifest = read_manifest(folder)
-    if manifest is not None:
-        return manifest.made_by == recipe_mark(recipe)
-    # The manifest is damaged, or the run was killed before its end, or is of version 0.4.
-    report, kept = folder / "report.json", folder / "recipe.yaml"
-    if not report.exists():
-        return False
-    file = report if recipe.from_file else kept
-    try:
-        if recipe.from_file:
-            made_by = parse_json(read_file(file))["recipe"]
-            return Path(made_by).resolve() == recipe.path.resolve()
-        found = parse(read_file(file).decode())
-        # A dataset that is a table has another temporary file in each run.
-        same = {**recipe.absolute(), "dataset_path": found["dataset_path"]}
-        return bool(found == parse(dump(same)))
-    except (ValueError, KeyError, TypeError, YAMLError, FileNotFoundError, NotAFileError):
-        raise RecipeError(
-            f"{file} is damaged: it does not name the recipe of the export beside it",
-            "give another --export_path, or --overwrite",
-        ) from None
+    with suppress(DataError):  # Both are damaged, or it is no export of a run.
+        manifest = read_manifest(run_folder(export_path))
+        made_by = Report.read(export_path).recipe if manifest is None else manifest.made_by
+        if made_by == mark:
+            return
+    right = "give another --export_path, or --overwrite"
+    raise RecipeError(f"export_path {export_path} exists", right)

@@ -37,7 +37,6 @@ from ..dataset.files import (
     remove_folder,
     run_folder,
     unfinished_made_by,
-    unfinished_run_folder,
     write_file,
 )
 from ..dataset.remote import AnyPath, RemotePath, leased
@@ -55,7 +54,7 @@ from .report import Report, decision_files
 class Hold(NamedTuple):
     """An export that a run holds for itself."""
 
-    export_path: AnyPath  # the export
+    export_path: AnyPath
     # in a store, what is there as long as the lease is not lost; None: a lock of the system is held
     claim: RemotePath | None = None
 
@@ -92,8 +91,9 @@ def sole_writer(export_path: AnyPath) -> Iterator[Hold]:
 # --- Place ----------------------------------------------------------------------------
 # Where a run is written: on disk under temporary names, in an object store where it belongs.
 #
-# What makes a run complete is its manifest, which is removed first and written last. Files are put
-# in place one by one, and of the others only those go that a run has written.
+# What makes a run complete is its manifest, which is removed first and written last. Until then a
+# marker names the recipe that the export is of. Files are put in place one by one, and of the
+# others only those go that a run has written.
 
 
 class RunPlace(NamedTuple):
@@ -111,31 +111,31 @@ def placed(hold: Hold, made_by: str) -> Iterator[RunPlace]:
     Raises:
         OSError: on disk, something could not be renamed.
     """
-    export = hold.export_path
+    export, folder = hold.export_path, run_folder(hold.export_path)
+    marker = made_by_file(export)
     hold.check()
-    if isinstance(export, RemotePath):
-        marker = made_by_file(export)
-        # First: this run may be killed while it removes the files of the one before.
-        write_file(marker, made_by)
-        folder = run_folder(export)
+    if isinstance(marker, Path):
+        remove_folder(marker.parent)  # What a killed run may have left.
+    # First: this run may be killed while files of the one before are replaced.
+    write_file(marker, made_by)
+    if isinstance(marker, Path):
+        try:
+            yield RunPlace(marker.parent, marker.parent / export_name(export), hold)
+        except BaseException:
+            remove_folder(marker.parent)
+            raise
+        _put_in_place(marker, Path(str(export)))
+        remove_folder(marker.parent)
+    else:
         about = [folder / name for name in (MANIFEST, "report.json", "recipe.yaml")]
         for file in (*about, *decision_files(folder), *_parts(export)):
             file.unlink(missing_ok=True)  # Another run may have cut it into more parts.
-        yield RunPlace(run_folder(export), export, hold)
+        yield RunPlace(folder, export, hold)
         hold.check()
         marker.unlink(missing_ok=True)
         # S3 keeps a folder from which the last file is removed.
         if next(marker.parent.iterdir(), None) is None:
             remove_folder(marker.parent)
-        return
-    folder, final = (Path(str(f(export))) for f in (unfinished_run_folder, run_folder))
-    remove_folder(folder)  # What a killed run may have left.
-    try:
-        yield RunPlace(folder, folder / export_name(export), hold)
-    except BaseException:
-        remove_folder(folder)
-        raise
-    _put_in_place(folder, final, Path(str(export)))
 
 
 def written_files(export: AnyPath) -> list[AnyPath]:
@@ -146,31 +146,26 @@ def written_files(export: AnyPath) -> list[AnyPath]:
     return [*rows, *about, *decision_files(folder)]
 
 
-def _put_in_place(folder: Path, final: Path, export: Path) -> None:
+def _put_in_place(marker: Path, export: Path) -> None:
     """Move the files of a complete run where they belong, the rows last."""
+    made, final = marker.parent / export_name(export), Path(str(run_folder(export)))
     (final / MANIFEST).unlink(missing_ok=True)
-    moving = folder / export_name(export)
-    about = [
-        path for path in folder.rglob("*") if path.is_file() and not path.is_relative_to(moving)
-    ]
-    stale: set[AnyPath] = set(decision_files(final)) - {
-        final / path.relative_to(folder) for path in about
-    }
-    for name in (MANIFEST, "report.json", "recipe.yaml"):
-        stale.update(final.glob(f".{name}.*"))  # A killed run had not yet renamed it.
-    _move(about, folder, final)
+    files = [path for path in marker.parent.rglob("*") if path.is_file() and path != marker]
+    about = [path for path in files if path != made and made not in path.parents]
+    moves = {path: final / path.relative_to(marker.parent) for path in about}
     if is_folder(export):
-        parts = sorted(moving.iterdir(), key=lambda path: path.name == PARTS_LIST)
-        stale |= set(_parts(export)) - {export / path.name for path in parts}
-        (export / PARTS_LIST).unlink(missing_ok=True)
-        _move(parts, moving, export)
+        moves |= {part: export / part.name for part in sorted(made.iterdir(), reverse=True)}
     else:
-        moving.replace(export)
-    for path in stale:
-        path.unlink(missing_ok=True)
+        moves[made] = export
+    stale = {*decision_files(final), *_parts(export)}.difference(moves.values())
+    for path, place in moves.items():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        check_is_no_folder(place)
+        path.replace(place)
+    for old in stale:
+        old.unlink(missing_ok=True)
         with suppress(OSError):  # Of a step that the recipe no longer has.
-            Path(str(path.parent)).rmdir()
-    remove_folder(folder)
+            Path(str(old.parent)).rmdir()
     sync(export.parent)
 
 
@@ -179,14 +174,6 @@ def _parts(export: AnyPath) -> list[AnyPath]:
     if not is_folder(export):
         return []
     return [export / PARTS_LIST, *filter(is_part, export.glob(f"{PART}-*"))]
-
-
-def _move(files: Iterable[Path], source: Path, target: Path) -> None:
-    for file in files:
-        place = target / file.relative_to(source)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        check_is_no_folder(place)
-        file.replace(place)
 
 
 # --- Finished -------------------------------------------------------------------------
@@ -305,7 +292,7 @@ def sign(plan: Plan, hold: Hold) -> None:
 
 def write_manifest(folder: AnyPath, manifest: Manifest) -> None:
     """Write the manifest of a run, whose other files are in place."""
-    content = {**manifest._asdict(), "format": _FORMAT}
+    content = manifest._asdict()
     signed = {**content, "checksum": _checksum(content)}
     write_file(folder / MANIFEST, f"{json.dumps(signed, indent=1)}\n")
 
@@ -314,8 +301,7 @@ def read_manifest(folder: AnyPath) -> Manifest | None:
     """The manifest in a run folder; None where there is none, or where it is damaged."""
     try:
         content = parse_json(read_file(folder / MANIFEST))
-        checksum = content.pop("checksum")
-        if checksum != _checksum(content) or content.pop("format") != _FORMAT:
+        if content.pop("checksum") != _checksum(content):
             return None
         # A checksum can be made of anything.
         return _MANIFEST.validate_python(content, strict=True)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from rejuice.operators import Change, DataError, RecipeError
-from rejuice.pipelines.dataset.files import run_folder, unfinished_run_folder
+from rejuice.pipelines.dataset.files import made_by_file, run_folder
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.export import check_may_replace_export
 from rejuice.pipelines.engine.frame import Frame
@@ -115,18 +115,16 @@ def test_a_run_that_fails_keeps_the_files_of_the_one_before(finished, monkeypatc
     assert {p: p.read_bytes() for p in export.parent.rglob("*") if p.is_file()} == before
 
 
-def made_by(tmp_path, recipe, folder):
-    path = tmp_path / "x.parquet"
-    path.write_text("rows")
-    folder(path).mkdir()
-    (folder(path) / "report.json").write_text(json.dumps({"recipe": str(recipe)}))
-    return path
-
-
-@pytest.mark.parametrize("folder", [run_folder, unfinished_run_folder])
-def test_only_the_recipe_that_made_an_export_may_replace_it(tmp_path, folder):
-    mine, other = tmp_path / "mine.yaml", tmp_path / "other.yaml"
-    path = made_by(tmp_path, mine, folder)
+@pytest.mark.parametrize("left", ["manifest", "report", "marker"])
+def test_only_the_recipe_that_made_an_export_may_replace_it(finished, tmp_path, left):
+    _, recipe = finished
+    path, mine, other = recipe.head.export_path, recipe.path, tmp_path / "other.yaml"
+    if left != "manifest":
+        (run_folder(path) / "manifest.json").unlink()
+    if left == "marker":
+        (run_folder(path) / "report.json").unlink()
+        made_by_file(path).parent.mkdir()
+        made_by_file(path).write_text(str(mine))
     check_may_replace_export(SimpleNamespace(path=mine, from_file=True), path)
     check_may_replace_export(SimpleNamespace(path=other, from_file=True), tmp_path / "new.parquet")
     with pytest.raises(RecipeError, match=r"exists; give another --export_path, or --overwrite$"):
