@@ -259,12 +259,7 @@ class Rates:
             with suppress(ValidationError):
                 usage = _UsageBody.model_validate_json(body).usage or ReportedUsage()
                 used = usage.prompt_tokens + usage.completion_tokens
-                # More than it can have used is a total of several answers, and no usage.
-                is_usage = 0 < used <= _MOST_USED * admission.tokens
-                admission.tokens = used if is_usage else admission.tokens
-
-
-_MOST_USED = 4  # times the estimate
+                admission.tokens = used if used > 0 else admission.tokens
 
 
 def estimated_tokens(body: Mapping[str, Any]) -> int:
