@@ -352,7 +352,7 @@ def test_closing_in_the_middle_leaves_no_thread_and_no_connection():
         engine.close()
         assert not [t for t in threading.enumerate() if t.name == "engine of m"]
         assert connections_gone(server)
-        with pytest.raises(EngineError, match=r"^the engine was closed while it sampled$"):
+        with pytest.raises(EngineError, match=r"^the engine was closed while it worked$"):
             list(sampling)
 
 
