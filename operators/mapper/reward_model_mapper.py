@@ -24,13 +24,7 @@ from ..columns import component, component_columns, is_text
 from ..errors import EngineError, first_line, needs
 from ..groups import Array
 from ..operator import Change, Columns
-from ..sampling.tokenizer import (
-    Encode,
-    TemplateRefusedError,
-    chat_encoder,
-    chat_text,
-    text_encoder,
-)
+from ..sampling.tokenizer import Encode, TemplateRefusedError, chat_encoder, chat_text, text_encoder
 from ..servers.client import Request
 from ..servers.judge import REASONS, ScoringOutcome, ScoringRequest, key_of
 from ..servers.judged_mapper import ScoringMapper, summed_notes, texts_of

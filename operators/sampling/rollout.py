@@ -23,14 +23,7 @@ from ..json_text import parse_json
 from ..logs import logger
 from ..operator import Change, ResumableOperator, RowsOfChunk, Scope
 from ..servers.options import GIVES_NO_TOKEN_IDS, TAKES_NO_TOKEN_IDS
-from .engines import (
-    EngineName,
-    EngineSpec,
-    cache_key_state,
-    check_installed,
-    preflight,
-    release,
-)
+from .engines import EngineName, EngineSpec, cache_key_state, check_installed, preflight, release
 from .protocol import (
     Failure,
     OpenAIOptions,

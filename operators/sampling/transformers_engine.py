@@ -292,11 +292,7 @@ class _DecodingBatch:
     """The unfinished responses, one row R each, and all tokens sampled so far."""
 
     def __init__(
-        self,
-        model: Any,
-        store: Store,
-        settings: Settings,
-        stop_ids: Sequence[int],
+        self, model: Any, store: Store, settings: Settings, stop_ids: Sequence[int]
     ) -> None:
         self.groups = list[SamplingRequest]()
         self._model, self._store, self._settings = model, store, settings

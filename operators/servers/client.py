@@ -22,25 +22,13 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import aiohttp
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception_type,
-    wait_random_exponential,
-)
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 from typing_extensions import Self
 
 from ..errors import EngineError
 from ..logs import know, logger, redact, redact_bytes
 from .concurrency import LoopThread
-from .endpoints import (
-    LONGEST_PAUSE_S,
-    Admission,
-    Endpoint,
-    Endpoints,
-    Rates,
-    ServerDownError,
-)
+from .endpoints import LONGEST_PAUSE_S, Admission, Endpoint, Endpoints, Rates, ServerDownError
 from .options import Dialect, DialectServer, ServerOptions, dialect_of, probed_url
 from .wire import (
     AttemptError,
@@ -115,11 +103,7 @@ class OpenAIClient:
     _session: aiohttp.ClientSession
 
     def __init__(
-        self,
-        options: ServerOptions,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        key: str = "",
+        self, options: ServerOptions, *, clock: Callable[[], float] = time.monotonic, key: str = ""
     ) -> None:
         self._options, self._clock = options, clock
         self._lists_models = dialect_of(options).models

@@ -135,11 +135,7 @@ def capacity_for(size: int) -> int:
 
 
 def work_on_demand(
-    thread: LoopThread,
-    items: Iterable[T],
-    open_work: OpenWork[R, T],
-    size: int,
-    capacity: int,
+    thread: LoopThread, items: Iterable[T], open_work: OpenWork[R, T], size: int, capacity: int
 ) -> Iterator[R]:
     """Yield the results of work in the loop of `thread`, on `size` items at a time, as they come.
 

@@ -436,10 +436,7 @@ _ABOUT_N = re.compile(
     re.IGNORECASE,
 )
 _ABOUT_FORMAT = ("response_format", "json_schema", "json_object", "structured output", "grammar")
-_OTHER_LIMIT = {
-    "max_tokens": "max_completion_tokens",
-    "max_completion_tokens": "max_tokens",
-}
+_OTHER_LIMIT = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _FOR_TRAINING = ("return_token_ids", "logprobs", "top_k", "min_p", "repetition_penalty")
 
 
