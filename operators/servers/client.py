@@ -39,7 +39,6 @@ from .wire import (
     check_status,
     endpoint,
     error_in_answer,
-    model_not_found,
     served_models,
 )
 
@@ -248,12 +247,9 @@ class OpenAIClient:
         response = await self._send(at, method, url, body, call.timeout_s())
         model = None if body is None else body.get("model")
         if response.status == 404 and model is not None:
-            models = list[str]()
             if self._lists_models:
-                found = await self._send(at, "GET", f"{at.base}/models", None, _LIST_S)
-                models = served_models(found)
-            place = "" if self._endpoints.only_one else at.base
-            raise model_not_found(str(model), url, models, request.hint, place)
+                await self._why_down(at)
+            raise self._model_not_found(at, str(model), url, request.hint)
         try:
             check_status(response, at.base)
             answer = request.read(response.body)
@@ -334,8 +330,16 @@ class OpenAIClient:
         body = dialect_of(self._options).sent(chat)
         with suppress(AttemptError, _UnreachableError):  # It may refuse such a chat.
             if (await self._send(at, "POST", url, body, _LIST_S)).status == 404:
-                place = "" if self._endpoints.only_one else at.base
-                raise model_not_found(model, url, at.models, "", place)
+                raise self._model_not_found(at, model, url, "")
+
+    def _model_not_found(self, at: Endpoint, model: str, url: str, hint: str) -> EngineError:
+        server = "the server" if self._endpoints.only_one else f"the server {at.base}"
+        if not at.models:
+            return EngineError(f"{url} does not exist", "is base_url right? it usually ends in /v1")
+        if model not in at.models:
+            listed = ", ".join(at.models[:9])
+            return EngineError(f"{server} has no model '{model}'", f"it has {listed}")
+        return EngineError(f"{server} has the model '{model}' but no {url}", hint)
 
 
 @dataclass

@@ -101,19 +101,18 @@ class Endpoints:
             ServerDownError: all have been down for `patience_s`.
         """
         while True:
-            now = self._clock()
             down = [each for each in self.all if each.down_since is not None]
-            await self.look([each for each in down if each.rests_until <= now])
+            await self.look([each for each in down if each.rests_until <= self._clock()])
             now, patience_s = self._clock(), self._options.patience_s
             up = [each.rests_until for each in self.all if each.down_since is None]
             if min(up, default=inf) <= now:
                 return True
-            downs = [each.down_since for each in self.all if each.down_since is not None]
-            ends = deadline if up else max(downs) + patience_s
-            if ends <= now and up:
+            if up and deadline <= now:
                 return False
-            if ends <= now:
+            since = max(each.down_since or 0.0 for each in self.all)
+            if not up and since + patience_s <= now:
                 raise server_down({each.base: each.reason for each in self.all}, patience_s)
+            ends = deadline if up else since + patience_s
             change = min(ends, *(each.rests_until for each in self.all))
             self._changed.clear()
             with suppress(asyncio.TimeoutError):

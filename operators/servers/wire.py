@@ -257,17 +257,6 @@ def _error(status: int | None, body: bytes, base: str, message: str) -> AttemptE
     return None
 
 
-def model_not_found(
-    model: str, url: str, known: list[str], hint: str, place: str = ""
-) -> EngineError:
-    server = f"the server {place}" if place else "the server"
-    if not known:
-        return EngineError(f"{url} does not exist", "is base_url right? it usually ends in /v1")
-    if model not in known:
-        return EngineError(f"{server} has no model '{model}'", f"it has {', '.join(known[:9])}")
-    return EngineError(f"{server} has the model '{model}' but no {url}", hint)
-
-
 def served_models(models: HttpResponse) -> list[str]:
     """The names in the response of `/v1/models`; none if it is something else."""
     try:
