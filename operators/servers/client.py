@@ -29,7 +29,7 @@ from ..errors import EngineError
 from ..logs import know, logger, redact, redact_bytes
 from .concurrency import LoopThread
 from .endpoints import LONGEST_PAUSE_S, Admission, Endpoint, Endpoints, Rates, ServerDownError
-from .options import Dialect, DialectServer, ServerOptions, dialect_of, probed_url
+from .options import Dialect, DialectServer, ServerOptions, dialect_of
 from .wire import (
     AttemptError,
     HttpResponse,
@@ -312,7 +312,8 @@ class OpenAIClient:
 
     async def _why_down(self, at: Endpoint) -> str:
         try:
-            found = await self._send(at, "GET", probed_url(at.base, self._options), None, _LIST_S)
+            url = f"{at.base}/models" if self._lists_models else at.base
+            found = await self._send(at, "GET", url, None, _LIST_S)
             if self._lists_models:
                 if found.status in _NOT_READY or found.status == 401:
                     check_status(found, at.base)

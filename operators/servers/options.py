@@ -237,11 +237,6 @@ def dialect_of(options: ServerOptions) -> Dialect:
     return options.server if isinstance(options, DialectServer) else Dialect()
 
 
-def probed_url(base: str, options: ServerOptions) -> str:
-    """What is asked for by GET at an address to see whether anything answers there."""
-    return f"{base}/models" if dialect_of(options).models else base
-
-
 class ChatFields(Config):
     """What a chat model behind a server is asked with, whatever it is asked."""
 
