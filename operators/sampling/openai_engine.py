@@ -20,7 +20,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, FiniteFloat
 
 from ..errors import EngineError
-from ..servers.client import OpenAIClient, Request, headers
+from ..servers.client import OpenAIClient, Request
 from ..servers.concurrency import LoopThread, capacity_for, results_of, run_concurrently
 from ..servers.options import Dialect
 from ..servers.wire import (
@@ -292,10 +292,6 @@ class OpenAIEngine:
         exact: bool = True,
         chat_template_kwargs: Mapping[str, Any] = NO_KWARGS,
     ) -> None:
-        if (encode is None) != (options.api == "chat"):
-            needs = "needs a" if encode is None else "takes no"
-            raise EngineError(f"api '{options.api}' {needs} tokenizer")
-        headers(options.api_key_env)  # Fails now rather than after an hour of other steps.
         self.policy = model
         self.options, self.encode, self.version, self.exact = options, encode, version, exact
         self.chat_template_kwargs = chat_template_kwargs
