@@ -134,7 +134,6 @@ _OUTPUTS = TypeAdapter(list[Annotated[float, Strict()] | None])
 
 
 def _results(body: bytes, api: RewardApi) -> tuple[list[list[float | None]], int]:
-    """The outputs for each row, and the tokens of all."""
     try:
         found = json.loads(body)
         if api == "openrlhf":
@@ -277,7 +276,6 @@ def _no_classifier(folder: Path, facts: ModelFacts, lacks: str) -> EngineError:
 
 
 def facts_of(folder: Path) -> ModelFacts:
-    """What the configuration of a folder says; no weights are read."""
     check_reward_model(folder)
     from transformers import AutoConfig
 
@@ -299,7 +297,6 @@ def facts_of(folder: Path) -> ModelFacts:
 
 
 def check_reward_model(folder: Path) -> None:
-    """Check for a folder, and for what loads the reward model in it."""
     needs("a reward model in a folder", "rejuice[policy]", "torch", "transformers")
     check_is_folder(folder)
 

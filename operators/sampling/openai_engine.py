@@ -327,7 +327,6 @@ class OpenAIEngine:
     async def sample_one(
         self, client: OpenAIClient, prompt: Prompt, settings: Settings
     ) -> Group | Failure:
-        """The samples of one prompt, for asynchronous code with a client of its own."""
         if self.encode is None and prompt.token_ids is not None:
             refused = f"api '{self.options.api}' cannot sample from token ids"
             raise EngineError(refused, "choose api: completions or generate")

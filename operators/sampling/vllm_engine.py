@@ -235,5 +235,4 @@ def _is_request_error(error: Exception) -> bool:
 
 
 def _one_line(error: BaseException) -> str:
-    """Those of pydantic and torch have many."""
     return " ".join(str(error).split())[:300] or type(error).__name__

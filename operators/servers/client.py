@@ -163,7 +163,6 @@ class OpenAIClient:
                 raise self._down from None
 
     async def _pass_trial(self, probe: Request[Any], failed: Counter[str]) -> None:
-        """Return at once, unless the server is down: then after a trial that it has passed."""
         if (down := self._down) is None:
             return
         async with self._trial:
@@ -400,7 +399,6 @@ def _explained(
 
 
 def _message(error: Exception) -> str:
-    """The message of an error of aiohttp, in one line."""
     # Where a host has several addresses, the number is only in the text.
     if f"[Errno {errno.ECONNREFUSED}]" in str(getattr(error, "os_error", "")):
         return "connection refused"
@@ -427,7 +425,6 @@ _open = WeakKeyDictionary()
 
 
 async def shared_client(options: ServerOptions) -> OpenAIClient:
-    """The client of this event loop for a server."""
     own, options = _open.setdefault(asyncio.get_running_loop(), {}), _plain(options)
     if options not in own:
         # Kept before it is open, which takes no time: nobody else can open another meanwhile.

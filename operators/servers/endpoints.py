@@ -48,8 +48,6 @@ def server_down(reasons: Mapping[str, str], waited_s: float) -> ServerDownError:
 
 
 class Endpoint:
-    """One address, and how it fares."""
-
     def __init__(self, base: str) -> None:
         self.base = base  # without a slash at the end
         self.in_flight = 0  # requests that it has not answered
@@ -253,7 +251,6 @@ class Rates:
         return wait_s
 
     def correct(self, admission: Admission, body: bytes) -> None:
-        """Take the usage that an answer reports instead of the estimate, if it reports any."""
         if admission.tokens:
             with suppress(ValidationError):
                 usage = _UsageBody.model_validate_json(body).usage or ReportedUsage()

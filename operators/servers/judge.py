@@ -85,7 +85,6 @@ class ScoringOutcome(NamedTuple):
     text: str = ""
 
     def for_equal_request(self) -> ScoringOutcome:
-        """That of an equal request, which was not sent."""
         return self._replace(notes={"same_as_another": 1})
 
 

@@ -129,7 +129,6 @@ class Dialect(Config):
         return found
 
     def seed_of(self, seed: int) -> int | None:
-        """The seed that is sent in place of one in [0, 2**63); None: none is."""
         if self.seed == "none":
             return None
         return seed % _SEEDS_32_BIT if self.seed == "32_bit" else seed
@@ -144,8 +143,6 @@ class Dialect(Config):
 
 
 class Options(Config):
-    """Options of one engine, or of a scorer."""
-
     excluded_from_cache_key: ClassVar[frozenset[str]] = frozenset()
     """Fields that do not affect the samples: after changing one, kept samples are still found."""
 
@@ -273,7 +270,6 @@ class ChatFields(Config):
         return body
 
     def check_parameters(self, own: Mapping[str, Any], dialect: Dialect) -> None:
-        """Refuse `parameters` that are among the fields of a request that are set already."""
         for name in self.parameters:
             if name == "max_tokens":
                 raise ValueError(

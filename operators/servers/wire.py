@@ -258,7 +258,6 @@ def _error(status: int | None, body: bytes, base: str, message: str) -> AttemptE
 
 
 def served_models(models: HttpResponse) -> list[str]:
-    """The names in the response of `/v1/models`; none if it is something else."""
     try:
         return [str(entry["id"]) for entry in _object_in(models.body).get("data", ())]
     except (TypeError, LookupError):
@@ -319,8 +318,6 @@ def _seconds(retry_after: str) -> float:
 
 
 class ReportedUsage(BaseModel):
-    """What a server reports to have used for a request."""
-
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
@@ -377,7 +374,6 @@ def parse_body(kind: type[WireModel], body: bytes) -> WireModel:
 
 
 def check_not_refused(refusal: str | None, finish_reason: str | None) -> None:
-    """Raise an AttemptError if the model refuses to answer, or a filter withholds the answer."""
     if refusal or finish_reason == "content_filter":
         detail = refusal or "the server's content filter"
         raise AttemptError("content_refused", detail, RetryClass.REFUSED)
@@ -388,7 +384,6 @@ def bad_response(detail: str, right: str = "") -> AttemptError:
 
 
 def unknown_ending(what: str, finish_reason: str | None, place: str = "") -> AttemptError:
-    """The error to raise if a response has a finish reason that means nothing here."""
     name = "null" if finish_reason is None else finish_reason
     if finish_reason is not None and not _PLAIN_KEY.fullmatch(name):
         name = json.dumps(name, ensure_ascii=not name.isprintable())  # As YAML has to have it.
@@ -446,7 +441,6 @@ def advice(body: bytes, sent: Mapping[str, Any], dialect: Dialect, place: str = 
 def _candidates(
     refusal: ServerRefusal, sent: Mapping[str, Any], dialect: Dialect
 ) -> Iterator[tuple[str, str]]:
-    """Yield fields that may help, with their values; the most probable one first."""
     is_unknown = bool(_UNKNOWN.search(refusal.message))
     for limit, other in _OTHER_LIMIT.items():
         # One that is too long for the prompt is named as well, often by both names.
