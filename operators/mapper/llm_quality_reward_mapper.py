@@ -91,7 +91,6 @@ RATING = VerdictForm(_rating, f"a number from {LEAST} to {MOST}", "dimension_sco
 
 
 def record(text: str) -> str:
-    """All that an answer with scores says, as Data-Juicer keeps it in `llm_quality_record`."""
     objects = [fields for _, fields in json_objects(without_thought(text))]
     found = next(each for each in reversed(objects) if isinstance(each.get(RATING.within), dict))
     found["recommendation"] = _as_texts(found.get("recommendation"))

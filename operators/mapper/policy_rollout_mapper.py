@@ -91,12 +91,14 @@ class PolicyRolloutMapper(RolloutMapper):
 
     def _prompts_or_changes(self, table: pa.Table, rows: Sequence[int]) -> Iterator[_PromptOrKnown]:
         # First, so that no samples are paid for if these columns are invalid.
-        passed = self._passed(table)
+        written = () if self.task is None else _WRITTEN
+        passed = {name: _as_written(table, name) for name in written}
         check_chats(table["prompt"])
         is_prompt_N = self._is_prompt(table)
-        yield from (
-            KnownResult([row], _unchanged(passed, row)) for row in rows if not is_prompt_N[row]
-        )
+        for row in (row for row in rows if not is_prompt_N[row]):
+            columns = {name: column.slice(row, 1) for name, column in passed.items()}
+            unchanged = Change(columns, pa.nulls(1, pa.string()), np.zeros(1, np.int64))
+            yield KnownResult([row], unchanged)
         for row, prompt in self.prompts_of(table, [row for row in rows if is_prompt_N[row]]):
             if isinstance(prompt, Failure):
                 yield KnownResult([row], prompt)
@@ -106,10 +108,6 @@ class PolicyRolloutMapper(RolloutMapper):
     def _sample(self, prompts: Iterable[Prompt]) -> Iterator[tuple[int, _PromptResult]]:
         settings = Settings(self.n, self.temperature, self.top_p, self.max_tokens)
         return self._reported(open_engine(self._engine_spec()).sample(prompts, settings))
-
-    def _passed(self, table: pa.Table) -> dict[str, pa.Array]:
-        """The input values of the written columns; empty if no row passes unchanged."""
-        return {} if self.task is None else {name: _as_written(table, name) for name in _WRITTEN}
 
     def _is_prompt(self, table: pa.Table) -> Array:
         if self.task is None:
@@ -155,8 +153,3 @@ def _as_written(table: pa.Table, name: str) -> pa.Array:
         return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         raise bad from None
-
-
-def _unchanged(passed: Mapping[str, pa.Array], row: int) -> Change:
-    columns = {name: column.slice(row, 1) for name, column in passed.items()}
-    return Change(columns, pa.nulls(1, pa.string()), np.zeros(1, np.int64))

@@ -62,7 +62,7 @@ class RecordedRolloutMapper(Operator):
     scope: ClassVar[Scope] = Scope.GROUP
     gil_bound: ClassVar[bool] = True
     reasons: ClassVar[Mapping[str, str]] = {
-        "no_responses": "the list of responses is null or empty",
+        "no_responses": "the list of responses is null or empty"
     }
 
     @model_validator(mode="after")
@@ -119,12 +119,7 @@ class RecordedRolloutMapper(Operator):
             zip(ids.to_pylist(), map(str, index_N), written["response"].to_pylist(), strict=True)
         )
         childless_N = np.bincount(parents, minlength=table.num_rows) == 0
-        return Change(
-            written,
-            drop({"no_responses": childless_N}),
-            parents,
-            without=self.removes(),
-        )
+        return Change(written, drop({"no_responses": childless_N}), parents, without=self.removes())
 
     def _found(self, table: pa.Table) -> pa.Table:
         """One row per response, in order: `row`, the input row, and the columns of `writes`."""

@@ -282,7 +282,6 @@ class _Chosen(NamedTuple):
 
 
 def _graded(table: pa.Table) -> Array:
-    """The grade of each row by its verdict, int64[N]: `_RIGHT`, `_WRONG` or `_UNGRADED`."""
     verdict = table["verdict"].cast(pa.string())
     found = pc.index_in(verdict, pa.array(["wrong_answer", "correct"]))
     graded_N: Array = np.asarray(found.fill_null(_UNGRADED)).astype(np.int64)

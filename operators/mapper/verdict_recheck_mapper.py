@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
@@ -114,19 +115,17 @@ class _Graded(NamedTuple):
 
 
 def _notes(verdicts: pa.Array, recheck: pa.Array) -> dict[str, float]:
-    def count(mask: pa.Array) -> float:
-        return float(pc.sum(mask, min_count=0).as_py())
-
-    right, wrong = (pc.equal(recheck, slug) for slug in _GRADED)
-    to_wrong = count(pc.and_(wrong, pc.equal(verdicts, "correct")))
-    to_right = count(pc.and_(right, pc.equal(verdicts, "wrong_answer")))
-    rechecked = float(len(recheck) - recheck.null_count)
-    decided = count(pc.or_(right, wrong))
-    return {
+    pairs = Counter(zip(verdicts.to_pylist(), recheck.to_pylist(), strict=True))
+    rechecked = len(recheck) - recheck.null_count
+    to_wrong = pairs["correct", "wrong_answer"]
+    to_right = pairs["wrong_answer", "correct"]
+    agree = sum(pairs[slug, slug] for slug in _GRADED)
+    notes = {
         "rechecked": rechecked,
-        "agree": decided - to_wrong - to_right,
+        "agree": agree,
         "disagree": to_wrong + to_right,
         "right_to_wrong": to_wrong,
         "wrong_to_right": to_right,
-        "recheck_failed": rechecked - decided,
+        "recheck_failed": rechecked - agree - to_wrong - to_right,
     }
+    return {name: float(number) for name, number in notes.items()}

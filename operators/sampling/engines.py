@@ -245,7 +245,6 @@ def _weight_files(policy: str) -> list[Path]:
 
 
 def _numbers(weights: Path) -> int:
-    """How many numbers a `.safetensors` file holds, by its header; 0 if it has none."""
     try:
         with weights.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")

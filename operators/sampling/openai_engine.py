@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import (
     AsyncIterator,
@@ -21,8 +20,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, FiniteFloat
 
 from ..errors import EngineError
-from ..servers.client import OpenAIClient, Request, headers
-from ..servers.concurrency import LoopThread, capacity_for, run_concurrently, work_on_demand
+from ..servers.client import OpenAIClient, Request
+from ..servers.concurrency import LoopThread, capacity_for, results_of, run_concurrently
 from ..servers.options import Dialect
 from ..servers.wire import (
     ENDINGS,
@@ -270,8 +269,6 @@ def _number(label: str, version: int) -> int:
 
 # --- The engine -----------------------------------------------------------------------
 
-_PutGroup = Callable[[tuple[int, Group | Failure]], None]
-_SamplePrompt = Callable[[tuple[int, Prompt]], Awaitable[None]]
 _PROBE = Prompt((("user", "Hi"),), (1 << 62) - 1)
 
 
@@ -295,10 +292,6 @@ class OpenAIEngine:
         exact: bool = True,
         chat_template_kwargs: Mapping[str, Any] = NO_KWARGS,
     ) -> None:
-        if (encode is None) != (options.api == "chat"):
-            needs = "needs a" if encode is None else "takes no"
-            raise EngineError(f"api '{options.api}' {needs} tokenizer")
-        headers(options.api_key_env)  # Fails now rather than after an hour of other steps.
         self.policy = model
         self.options, self.encode, self.version, self.exact = options, encode, version, exact
         self.chat_template_kwargs = chat_template_kwargs
@@ -313,23 +306,15 @@ class OpenAIEngine:
             self._thread = LoopThread(f"engine of {self.policy}")
 
         @asynccontextmanager
-        async def open_work(put: _PutGroup) -> AsyncIterator[_SamplePrompt]:
+        async def opened() -> AsyncIterator[Callable[[Prompt], Awaitable[Group | Failure]]]:
             async with OpenAIClient(self.options) as client:
+                yield lambda prompt: self.sample_one(client, prompt, settings)
 
-                async def sample(numbered: tuple[int, Prompt]) -> None:
-                    index, prompt = numbered
-                    put((index, await self.sample_one(client, prompt, settings)))
-
-                yield sample
-
-        size, capacity, each = self.options.concurrency, self.capacity(settings), enumerate(prompts)
-        try:
-            for index, found in work_on_demand(self._thread, each, open_work, size, capacity):
-                if isinstance(found, Group):
-                    report(found.sampled_tokens())
-                yield index, found
-        except asyncio.CancelledError:
-            raise EngineError("the engine was closed while it sampled") from None
+        size = self.options.concurrency
+        for index, found in results_of(self._thread, prompts, opened(), size, "the engine"):
+            if isinstance(found, Group):
+                report(found.sampled_tokens())
+            yield index, found
 
     def capacity(self, settings: Settings) -> int:
         return capacity_for(self.options.concurrency)
@@ -342,7 +327,6 @@ class OpenAIEngine:
     async def sample_one(
         self, client: OpenAIClient, prompt: Prompt, settings: Settings
     ) -> Group | Failure:
-        """The samples of one prompt, for asynchronous code with a client of its own."""
         if self.encode is None and prompt.token_ids is not None:
             refused = f"api '{self.options.api}' cannot sample from token ids"
             raise EngineError(refused, "choose api: completions or generate")

@@ -302,7 +302,6 @@ _CLOSED = object()
 
 
 def main(descriptor: int, parent: int) -> None:
-    """Serve calls in the process at the other end of this socket, after our version."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     # For assisted generation, which no engine uses, transformers would import scikit-learn, and
     # with it scipy and pandas: a quarter of what a process takes to start.

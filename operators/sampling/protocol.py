@@ -28,7 +28,6 @@ def token_listener() -> TokenListener:
 
 @contextmanager
 def listening(listener: TokenListener) -> Iterator[None]:
-    """Let engines that sample within this context report their tokens to `listener`."""
     token = _listener.set(listener)
     try:
         yield
@@ -55,7 +54,6 @@ def step_seed(seed: int, step: int) -> int:
 
 
 def prompt_seed(prompt_id: str, seed: int, step: int) -> int:
-    """`prompt_seeds` of a single prompt."""
     return int(prompt_seeds(pa.array([prompt_id], pa.string()), seed, step)[0])
 
 

@@ -61,7 +61,6 @@ class Recording:
     def rows_of(
         self, prompts: Iterable[Prompt], settings: Settings
     ) -> Iterator[tuple[tuple[int, Prompt], list[dict[str, Any]] | Failure]]:
-        """The rows of each prompt as Python values, n of them."""
         for number, prompt in enumerate(prompts):
             yield (number, prompt), self._found(_key(prompt), settings)
 
@@ -98,7 +97,6 @@ class Recording:
         return numbers_N
 
     def _rows_at(self, rows: Array) -> list[dict[str, Any]]:
-        """These rows as Python values; their indices ascend."""
         batch_of = np.searchsorted(self._begins, rows, "right") - 1
         taken = []
         for number in np.unique(batch_of):
@@ -174,7 +172,6 @@ def _chats(prompts: pa.Array) -> pa.Array:
 def _batches(
     path: Path, names: Sequence[str], lists: Sequence[str], fixes: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
-    """All rows, with the types of the row contract; a missing column is null."""
     from pyarrow import dataset  # It loads clients of object stores, which `check` does not need.
     from pyarrow.json import ReadOptions
 

@@ -23,14 +23,7 @@ from ..json_text import parse_json
 from ..logs import logger
 from ..operator import Change, ResumableOperator, RowsOfChunk, Scope
 from ..servers.options import GIVES_NO_TOKEN_IDS, TAKES_NO_TOKEN_IDS
-from .engines import (
-    EngineName,
-    EngineSpec,
-    cache_key_state,
-    check_installed,
-    preflight,
-    release,
-)
+from .engines import EngineName, EngineSpec, cache_key_state, check_installed, preflight, release
 from .protocol import (
     Failure,
     OpenAIOptions,
@@ -203,7 +196,6 @@ class RolloutMapper(ResumableOperator):
         return opened_thought(folder, self.chat_template_kwargs)
 
     def _check_server(self) -> None:
-        """Refuse what a server of this kind cannot give, before anything is sampled."""
         kind, api = self.openai.server.kind, self.openai.api
         if self.engine != "openai" or kind is None:
             return
@@ -269,7 +261,6 @@ class RolloutMapper(ResumableOperator):
             yield row, change
 
     def _reported(self, results: Iterator[tuple[int, _R]]) -> Iterator[tuple[int, _R]]:
-        """Yield what an engine gives; the first failure with each reason is logged."""
         for index, found in results:
             if isinstance(found, Failure):
                 message = f"a prompt failed with {found.reason}: {found.detail}"

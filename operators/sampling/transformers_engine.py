@@ -292,11 +292,7 @@ class _DecodingBatch:
     """The unfinished responses, one row R each, and all tokens sampled so far."""
 
     def __init__(
-        self,
-        model: Any,
-        store: Store,
-        settings: Settings,
-        stop_ids: Sequence[int],
+        self, model: Any, store: Store, settings: Settings, stop_ids: Sequence[int]
     ) -> None:
         self.groups = list[SamplingRequest]()
         self._model, self._store, self._settings = model, store, settings
@@ -327,7 +323,6 @@ class _DecodingBatch:
         self.groups += new
 
     def step(self) -> list[tuple[SamplingRequest, list[SampledResponse]]]:
-        """Sample a token for every row; the groups that this finishes."""
         tokens, logprobs = self._draw()
         self._ids[self._group_R, self._sample_R, self._step_R] = tokens
         self._logprobs[self._group_R, self._sample_R, self._step_R] = logprobs
@@ -365,7 +360,6 @@ class _DecodingBatch:
     def _remove_finished(
         self, open_R: Array
     ) -> list[tuple[SamplingRequest, list[SampledResponse]]]:
-        """The groups that are finished, and are no longer in the batch."""
         open_G = np.bincount(self._group_R[open_R], minlength=len(self.groups)) > 0
         finished = [(self.groups[g], self._responses(g)) for g in np.flatnonzero(~open_G).tolist()]
         remaining = int(open_G.sum())
@@ -550,7 +544,6 @@ class SharedPrompts:
                     x[to + part, :, :used] = x[source + part, :, :used]
 
     def _next_columns(self, sequence_R: Array) -> Array:
-        """The column of each row's next token: after all tokens of its sequence."""
         begins = np.flatnonzero(np.diff(sequence_R, prepend=-1))
         counts = np.diff(begins, append=len(sequence_R))
         offset_R = np.arange(len(sequence_R)) - begins.repeat(counts)

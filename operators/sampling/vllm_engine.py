@@ -99,15 +99,10 @@ class VllmEngine:
         tokenizer = options.arguments.get("tokenizer") or model
         self._encode = chat_encoder(tokenizer, chat_template_kwargs)
         self._llm: Any = _start(model, options)
-        self._broken: EngineError | None = None
 
     def sample(
         self, prompts: Iterable[Prompt], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
-        if self._llm is None:
-            raise EngineError("the engine was closed")
-        if self._broken is not None:
-            raise self._broken
         engine = self._llm.llm_engine
         numbered, under_way = enumerate(prompts), dict[str, tuple[int, Prompt]]()
         report, capacity = token_listener(), self.capacity(settings)
@@ -150,19 +145,15 @@ class VllmEngine:
         except Exception as error:
             if _is_request_error(error):
                 return Failure("request_refused", _one_line(error))
-            raise self._failed(error) from error
+            raise EngineError("vLLM has failed", _one_line(error)) from error
         return None
 
     def _step(self) -> list[Any]:
         try:
             outputs = self._llm.llm_engine.step()
         except Exception as error:
-            raise self._failed(error) from error
+            raise EngineError("vLLM has failed", _one_line(error)) from error
         return [output for output in outputs if output.finished]
-
-    def _failed(self, error: Exception) -> EngineError:
-        self._broken = EngineError("vLLM has failed", _one_line(error))
-        return self._broken
 
     def _result(self, output: Any, seed: int) -> Group | Failure:
         reasons = {response.finish_reason for response in output.outputs}
@@ -244,5 +235,4 @@ def _is_request_error(error: Exception) -> bool:
 
 
 def _one_line(error: BaseException) -> str:
-    """Those of pydantic and torch have many."""
     return " ".join(str(error).split())[:300] or type(error).__name__

@@ -18,7 +18,6 @@ _FOLDER = ".answers"
 
 
 def folder_of(path: Path) -> Path:
-    """The folder of a cache: its name ends in `.answers`."""
     return path.with_name(path.name.removesuffix(_FOLDER) + _FOLDER)
 
 

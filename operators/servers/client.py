@@ -22,26 +22,14 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import aiohttp
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception_type,
-    wait_random_exponential,
-)
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 from typing_extensions import Self
 
 from ..errors import EngineError
 from ..logs import know, logger, redact, redact_bytes
 from .concurrency import LoopThread
-from .endpoints import (
-    LONGEST_PAUSE_S,
-    Admission,
-    Endpoint,
-    Endpoints,
-    Rates,
-    ServerDownError,
-)
-from .options import Dialect, DialectServer, ServerOptions, dialect_of, probed_url
+from .endpoints import LONGEST_PAUSE_S, Admission, Endpoint, Endpoints, Rates, ServerDownError
+from .options import Dialect, DialectServer, ServerOptions, dialect_of
 from .wire import (
     AttemptError,
     HttpResponse,
@@ -51,7 +39,6 @@ from .wire import (
     check_status,
     endpoint,
     error_in_answer,
-    model_not_found,
     served_models,
 )
 
@@ -115,11 +102,7 @@ class OpenAIClient:
     _session: aiohttp.ClientSession
 
     def __init__(
-        self,
-        options: ServerOptions,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        key: str = "",
+        self, options: ServerOptions, *, clock: Callable[[], float] = time.monotonic, key: str = ""
     ) -> None:
         self._options, self._clock = options, clock
         self._lists_models = dialect_of(options).models
@@ -180,7 +163,6 @@ class OpenAIClient:
                 raise self._down from None
 
     async def _pass_trial(self, probe: Request[Any], failed: Counter[str]) -> None:
-        """Return at once, unless the server is down: then after a trial that it has passed."""
         if (down := self._down) is None:
             return
         async with self._trial:
@@ -264,12 +246,9 @@ class OpenAIClient:
         response = await self._send(at, method, url, body, call.timeout_s())
         model = None if body is None else body.get("model")
         if response.status == 404 and model is not None:
-            models = list[str]()
             if self._lists_models:
-                found = await self._send(at, "GET", f"{at.base}/models", None, _LIST_S)
-                models = served_models(found)
-            place = "" if self._endpoints.only_one else at.base
-            raise model_not_found(str(model), url, models, request.hint, place)
+                await self._why_down(at)
+            raise self._model_not_found(at, str(model), url, request.hint)
         try:
             check_status(response, at.base)
             answer = request.read(response.body)
@@ -332,7 +311,8 @@ class OpenAIClient:
 
     async def _why_down(self, at: Endpoint) -> str:
         try:
-            found = await self._send(at, "GET", probed_url(at.base, self._options), None, _LIST_S)
+            url = f"{at.base}/models" if self._lists_models else at.base
+            found = await self._send(at, "GET", url, None, _LIST_S)
             if self._lists_models:
                 if found.status in _NOT_READY or found.status == 401:
                     check_status(found, at.base)
@@ -350,8 +330,16 @@ class OpenAIClient:
         body = dialect_of(self._options).sent(chat)
         with suppress(AttemptError, _UnreachableError):  # It may refuse such a chat.
             if (await self._send(at, "POST", url, body, _LIST_S)).status == 404:
-                place = "" if self._endpoints.only_one else at.base
-                raise model_not_found(model, url, at.models, "", place)
+                raise self._model_not_found(at, model, url, "")
+
+    def _model_not_found(self, at: Endpoint, model: str, url: str, hint: str) -> EngineError:
+        server = "the server" if self._endpoints.only_one else f"the server {at.base}"
+        if not at.models:
+            return EngineError(f"{url} does not exist", "is base_url right? it usually ends in /v1")
+        if model not in at.models:
+            listed = ", ".join(at.models[:9])
+            return EngineError(f"{server} has no model '{model}'", f"it has {listed}")
+        return EngineError(f"{server} has the model '{model}' but no {url}", hint)
 
 
 @dataclass
@@ -411,7 +399,6 @@ def _explained(
 
 
 def _message(error: Exception) -> str:
-    """The message of an error of aiohttp, in one line."""
     # Where a host has several addresses, the number is only in the text.
     if f"[Errno {errno.ECONNREFUSED}]" in str(getattr(error, "os_error", "")):
         return "connection refused"
@@ -438,7 +425,6 @@ _open = WeakKeyDictionary()
 
 
 async def shared_client(options: ServerOptions) -> OpenAIClient:
-    """The client of this event loop for a server."""
     own, options = _open.setdefault(asyncio.get_running_loop(), {}), _plain(options)
     if options not in own:
         # Kept before it is open, which takes no time: nobody else can open another meanwhile.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from itertools import islice
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from ..errors import EngineError
 from ..workers import interrupts_deferred
 
 T = TypeVar("T")
@@ -134,11 +135,7 @@ def capacity_for(size: int) -> int:
 
 
 def work_on_demand(
-    thread: LoopThread,
-    items: Iterable[T],
-    open_work: OpenWork[R, T],
-    size: int,
-    capacity: int,
+    thread: LoopThread, items: Iterable[T], open_work: OpenWork[R, T], size: int, capacity: int
 ) -> Iterator[R]:
     """Yield the results of work in the loop of `thread`, on `size` items at a time, as they come.
 
@@ -182,6 +179,37 @@ def work_on_demand(
             unanswered.append(result)
         else:
             yield result
+
+
+def results_of(
+    thread: LoopThread,
+    items: Iterable[T],
+    opened: AbstractAsyncContextManager[Callable[[T], Awaitable[R]]],
+    size: int,
+    name: str,
+) -> Iterator[tuple[int, R]]:
+    """The result of each item with its index, as they come; `opened` gives the work on one.
+
+    Raises:
+        EngineError: the loop was closed meanwhile.
+    """
+
+    @asynccontextmanager
+    async def open_work(
+        put: Callable[[tuple[int, R] | RefillRequest], None],
+    ) -> AsyncIterator[Callable[[tuple[int, T]], Awaitable[None]]]:
+        async with opened as work:
+
+            async def do(numbered: tuple[int, T]) -> None:
+                index, item = numbered
+                put((index, await work(item)))
+
+            yield do
+
+    try:
+        yield from work_on_demand(thread, enumerate(items), open_work, size, capacity_for(size))
+    except asyncio.CancelledError:
+        raise EngineError(f"{name} was closed while it worked") from None
 
 
 async def run_concurrently(

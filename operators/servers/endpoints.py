@@ -48,8 +48,6 @@ def server_down(reasons: Mapping[str, str], waited_s: float) -> ServerDownError:
 
 
 class Endpoint:
-    """One address, and how it fares."""
-
     def __init__(self, base: str) -> None:
         self.base = base  # without a slash at the end
         self.in_flight = 0  # requests that it has not answered
@@ -101,19 +99,18 @@ class Endpoints:
             ServerDownError: all have been down for `patience_s`.
         """
         while True:
-            now = self._clock()
             down = [each for each in self.all if each.down_since is not None]
-            await self.look([each for each in down if each.rests_until <= now])
+            await self.look([each for each in down if each.rests_until <= self._clock()])
             now, patience_s = self._clock(), self._options.patience_s
             up = [each.rests_until for each in self.all if each.down_since is None]
             if min(up, default=inf) <= now:
                 return True
-            downs = [each.down_since for each in self.all if each.down_since is not None]
-            ends = deadline if up else max(downs) + patience_s
-            if ends <= now and up:
+            if up and deadline <= now:
                 return False
-            if ends <= now:
+            since = max(each.down_since or 0.0 for each in self.all)
+            if not up and since + patience_s <= now:
                 raise server_down({each.base: each.reason for each in self.all}, patience_s)
+            ends = deadline if up else since + patience_s
             change = min(ends, *(each.rests_until for each in self.all))
             self._changed.clear()
             with suppress(asyncio.TimeoutError):
@@ -254,17 +251,11 @@ class Rates:
         return wait_s
 
     def correct(self, admission: Admission, body: bytes) -> None:
-        """Take the usage that an answer reports instead of the estimate, if it reports any."""
         if admission.tokens:
             with suppress(ValidationError):
                 usage = _UsageBody.model_validate_json(body).usage or ReportedUsage()
                 used = usage.prompt_tokens + usage.completion_tokens
-                # More than it can have used is a total of several answers, and no usage.
-                is_usage = 0 < used <= _MOST_USED * admission.tokens
-                admission.tokens = used if is_usage else admission.tokens
-
-
-_MOST_USED = 4  # times the estimate
+                admission.tokens = used if used > 0 else admission.tokens
 
 
 def estimated_tokens(body: Mapping[str, Any]) -> int:

@@ -14,26 +14,17 @@ import hashlib
 import json
 import threading
 from collections import Counter
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from ..disk import in_user_cache
-from ..errors import EngineError
 from .answer_cache import AnswerCache
 from .client import OpenAIClient, Request
-from .concurrency import InFlight, LoopThread, capacity_for, work_on_demand
+from .concurrency import InFlight, LoopThread, results_of
 from .endpoints import ServerDownError
 from .options import ServerOptions
 from .verdict import STORED_ANSWER, MalformedError, ScorerAnswer
@@ -94,12 +85,7 @@ class ScoringOutcome(NamedTuple):
     text: str = ""
 
     def for_equal_request(self) -> ScoringOutcome:
-        """That of an equal request, which was not sent."""
         return self._replace(notes={"same_as_another": 1})
-
-
-_PutOutcome: TypeAlias = Callable[[tuple[int, ScoringOutcome]], None]
-_Score: TypeAlias = Callable[[tuple[int, ScoringRequest]], Awaitable[None]]
 
 
 def open_judge(server: ServerOptions, cache: Path | None) -> Judge:
@@ -151,24 +137,15 @@ class Judge:
         `scorer_unreachable`.
         """
 
-        @asynccontextmanager
-        async def open_work(put: _PutOutcome) -> AsyncIterator[_Score]:
-            async def score(numbered: tuple[int, ScoringRequest]) -> None:
-                index, request = numbered
-                try:
-                    put((index, await self._shared(request, probe)))
-                except ServerDownError as error:
-                    if fail:
-                        raise
-                    put((index, ScoringOutcome(None, "scorer_unreachable", str(error))))
+        async def outcome(request: ScoringRequest) -> ScoringOutcome:
+            try:
+                return await self._shared(request, probe)
+            except ServerDownError as error:
+                if fail:
+                    raise
+                return ScoringOutcome(None, "scorer_unreachable", str(error))
 
-            yield score
-
-        numbered, capacity = enumerate(requests), capacity_for(self._size)
-        try:
-            yield from work_on_demand(self._thread, numbered, open_work, self._size, capacity)
-        except asyncio.CancelledError:
-            raise EngineError("the scorer was closed while it scored") from None
+        return results_of(self._thread, requests, nullcontext(outcome), self._size, "the scorer")
 
     def close(self) -> None:
         self._thread.run(self._end())

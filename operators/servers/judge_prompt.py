@@ -85,7 +85,6 @@ def escaped(text: str, looks: re.Pattern[str]) -> str:
 
 
 def _pattern(part: str) -> str:
-    """Finds a part of a template such as `<answer`, also with spaces between its characters."""
     signs = [re.escape(each) for each in _folded(part)[0] if not each.isspace()]
     return _GAP.join(signs) + (r"(?!\w)" if part[-1].isalnum() else "")
 
@@ -149,7 +148,6 @@ _MEANING = {
 
 
 def about_marks(template: str) -> str:
-    """What the default system messages say about a user message with a mark; else nothing."""
     return _DELIMITED if "{mark}" in template else ""
 
 

@@ -157,7 +157,6 @@ class ScoringMapper(ResumableOperator):
     def _distinct(
         self, table: pa.Table, rows: Sequence[int]
     ) -> Iterator[ToCompute[ScoringRequest] | KnownResult[ScoringOutcome]]:
-        """What to send about these rows, equal requests once, and what is known without it."""
         equal: dict[bytes, tuple[ScoringRequest, list[int]]] = {}
         for row, asked in zip(rows, self._requests(table, rows), strict=True):
             if isinstance(asked, ScoringOutcome):

@@ -129,7 +129,6 @@ class Dialect(Config):
         return found
 
     def seed_of(self, seed: int) -> int | None:
-        """The seed that is sent in place of one in [0, 2**63); None: none is."""
         if self.seed == "none":
             return None
         return seed % _SEEDS_32_BIT if self.seed == "32_bit" else seed
@@ -144,8 +143,6 @@ class Dialect(Config):
 
 
 class Options(Config):
-    """Options of one engine, or of a scorer."""
-
     excluded_from_cache_key: ClassVar[frozenset[str]] = frozenset()
     """Fields that do not affect the samples: after changing one, kept samples are still found."""
 
@@ -237,11 +234,6 @@ def dialect_of(options: ServerOptions) -> Dialect:
     return options.server if isinstance(options, DialectServer) else Dialect()
 
 
-def probed_url(base: str, options: ServerOptions) -> str:
-    """What is asked for by GET at an address to see whether anything answers there."""
-    return f"{base}/models" if dialect_of(options).models else base
-
-
 class ChatFields(Config):
     """What a chat model behind a server is asked with, whatever it is asked."""
 
@@ -278,7 +270,6 @@ class ChatFields(Config):
         return body
 
     def check_parameters(self, own: Mapping[str, Any], dialect: Dialect) -> None:
-        """Refuse `parameters` that are among the fields of a request that are set already."""
         for name in self.parameters:
             if name == "max_tokens":
                 raise ValueError(

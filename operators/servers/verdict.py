@@ -34,8 +34,6 @@ class AnswerToken(NamedTuple):
 
 
 class ScorerAnswer(NamedTuple):
-    """An answer of a scorer, not yet interpreted."""
-
     text: str
     finish_reason: str  # `stop`, or `length` if it was truncated
     # of the text, perhaps preceded by reasoning tokens that are not in it; None if the server gives
@@ -148,7 +146,6 @@ def schema(dimensions: Iterable[str]) -> dict[str, Any]:
 
 
 def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON schema of an object that has all of these properties, and nothing else."""
     fields = {"properties": dict(properties), "required": list(properties)}
     return {"type": "object", **fields, "additionalProperties": False}
 

@@ -257,19 +257,7 @@ def _error(status: int | None, body: bytes, base: str, message: str) -> AttemptE
     return None
 
 
-def model_not_found(
-    model: str, url: str, known: list[str], hint: str, place: str = ""
-) -> EngineError:
-    server = f"the server {place}" if place else "the server"
-    if not known:
-        return EngineError(f"{url} does not exist", "is base_url right? it usually ends in /v1")
-    if model not in known:
-        return EngineError(f"{server} has no model '{model}'", f"it has {', '.join(known[:9])}")
-    return EngineError(f"{server} has the model '{model}' but no {url}", hint)
-
-
 def served_models(models: HttpResponse) -> list[str]:
-    """The names in the response of `/v1/models`; none if it is something else."""
     try:
         return [str(entry["id"]) for entry in _object_in(models.body).get("data", ())]
     except (TypeError, LookupError):
@@ -330,8 +318,6 @@ def _seconds(retry_after: str) -> float:
 
 
 class ReportedUsage(BaseModel):
-    """What a server reports to have used for a request."""
-
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
@@ -388,7 +374,6 @@ def parse_body(kind: type[WireModel], body: bytes) -> WireModel:
 
 
 def check_not_refused(refusal: str | None, finish_reason: str | None) -> None:
-    """Raise an AttemptError if the model refuses to answer, or a filter withholds the answer."""
     if refusal or finish_reason == "content_filter":
         detail = refusal or "the server's content filter"
         raise AttemptError("content_refused", detail, RetryClass.REFUSED)
@@ -399,7 +384,6 @@ def bad_response(detail: str, right: str = "") -> AttemptError:
 
 
 def unknown_ending(what: str, finish_reason: str | None, place: str = "") -> AttemptError:
-    """The error to raise if a response has a finish reason that means nothing here."""
     name = "null" if finish_reason is None else finish_reason
     if finish_reason is not None and not _PLAIN_KEY.fullmatch(name):
         name = json.dumps(name, ensure_ascii=not name.isprintable())  # As YAML has to have it.
@@ -436,10 +420,7 @@ _ABOUT_N = re.compile(
     re.IGNORECASE,
 )
 _ABOUT_FORMAT = ("response_format", "json_schema", "json_object", "structured output", "grammar")
-_OTHER_LIMIT = {
-    "max_tokens": "max_completion_tokens",
-    "max_completion_tokens": "max_tokens",
-}
+_OTHER_LIMIT = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _FOR_TRAINING = ("return_token_ids", "logprobs", "top_k", "min_p", "repetition_penalty")
 
 
@@ -460,7 +441,6 @@ def advice(body: bytes, sent: Mapping[str, Any], dialect: Dialect, place: str = 
 def _candidates(
     refusal: ServerRefusal, sent: Mapping[str, Any], dialect: Dialect
 ) -> Iterator[tuple[str, str]]:
-    """Yield fields that may help, with their values; the most probable one first."""
     is_unknown = bool(_UNKNOWN.search(refusal.message))
     for limit, other in _OTHER_LIMIT.items():
         # One that is too long for the prompt is named as well, often by both names.

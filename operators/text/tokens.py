@@ -43,7 +43,8 @@ def texts_of(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     neither."""
     flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_nested(flat.type):
-        if not _is_conversation(flat.type):
+        item = flat.type.value_type if is_list(flat.type) else pa.null()
+        if not pa.types.is_struct(item) or item.get_field_index("content") < 0:
             raise DataError(
                 f"a column of type {flat.type} has no text", "choose one of strings or of messages"
             )
@@ -56,13 +57,6 @@ def texts_of(column: pa.ChunkedArray | pa.Array) -> pa.Array:
         # Joined by a character that no prompt contains: ["ab", "c"] and ["a", "bc"] differ.
         flat = pc.binary_join(lists, pa.scalar("\x1e", pa.large_string()))
     return flat.cast(pa.large_string())
-
-
-def _is_conversation(kind: pa.DataType) -> bool:
-    if not is_list(kind):
-        return False
-    item = kind.value_type
-    return bool(pa.types.is_struct(item) and item.get_field_index("content") >= 0)
 
 
 def blocks(texts: pa.Array) -> Iterator[Text]:

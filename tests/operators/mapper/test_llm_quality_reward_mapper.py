@@ -615,7 +615,7 @@ def test_closing_in_the_middle(make):
         next(stream)
         operator.close()
         operator.close()
-        with pytest.raises(EngineError, match=r"^the scorer was closed while it scored$"):
+        with pytest.raises(EngineError, match=r"^the scorer was closed while it worked$"):
             list(stream)
         # And it may be opened again.
         assert missing(operator.apply(numbered(1))) == [None]

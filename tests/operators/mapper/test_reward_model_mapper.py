@@ -1,6 +1,6 @@
 """Rewards by reward models behind servers: what they are asked, and what becomes of an answer.
 
-Those of a folder are in tests/operators/text/test_reward_model.py.
+Those of a folder are in tests/operators/mapper/test_reward_model_folder.py.
 """
 
 import json

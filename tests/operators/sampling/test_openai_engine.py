@@ -181,13 +181,6 @@ def test_without_token_ids_only_text_is_requested(make):
         assert group.prompt_token_ids is None
 
 
-def test_tokenizer_and_api_must_fit():
-    with pytest.raises(EngineError, match=r"^api 'completions' needs a tokenizer$"):
-        OpenAIEngine("m", OpenAIOptions())
-    with pytest.raises(EngineError, match=r"^api 'chat' takes no tokenizer$"):
-        OpenAIEngine("m", OpenAIOptions(api="chat"), encode=encode)
-
-
 def test_prompt_that_the_template_refuses_is_never_sent(make):
     def strict(messages):
         if len(messages[0][1]) == 2:
@@ -352,7 +345,7 @@ def test_closing_in_the_middle_leaves_no_thread_and_no_connection():
         engine.close()
         assert not [t for t in threading.enumerate() if t.name == "engine of m"]
         assert connections_gone(server)
-        with pytest.raises(EngineError, match=r"^the engine was closed while it sampled$"):
+        with pytest.raises(EngineError, match=r"^the engine was closed while it worked$"):
             list(sampling)
 
 
@@ -421,12 +414,6 @@ def test_key_is_sent_and_not_shown(make, monkeypatch):
         list(engine.sample(prompts(1), FOUR))
         assert server.keys == {"Bearer secret"}
         assert "secret" not in repr(vars(engine)) + engine.options.model_dump_json()
-
-
-def test_a_key_that_is_named_is_missed_before_anything_is_sampled(make, monkeypatch):
-    monkeypatch.delenv("NO_KEY", raising=False)
-    with pytest.raises(EngineError, match=r"^api_key_env names the environment variable 'NO_KEY'"):
-        make("http://127.0.0.1:9/v1", api_key_env="NO_KEY")
 
 
 @pytest.mark.parametrize("api", ["completions", "generate"])

@@ -158,13 +158,12 @@ def test_what_vllm_refuses_is_a_failure_of_the_prompt(make, monkeypatch):
     ]
 
 
-def test_an_engine_that_fails_on_a_request_is_not_used_again(make):
+def test_an_engine_that_fails_on_a_request_ends_the_call(make):
     llm = FakeLLM()
     engine = make(llm)
     llm.add_request = None  # A TypeError, which is not caused by the prompt.
-    for _ in range(2):
-        with pytest.raises(EngineError, match=r"^vLLM has failed; 'NoneType'"):
-            list(engine.sample(prompts(2), TWO))
+    with pytest.raises(EngineError, match=r"^vLLM has failed; 'NoneType'"):
+        list(engine.sample(prompts(2), TWO))
 
 
 def test_response_that_was_not_finished_is_no_sample(make):
@@ -183,21 +182,10 @@ def test_leaving_early_aborts_the_rest(make):
     assert len(list(engine.sample(prompts(6), TWO))) == 6
 
 
-def test_an_engine_that_fails_in_a_step_is_not_used_again(make):
-    llm = FakeLLM(broken=RuntimeError("out of memory\n  at ..."))
-    engine = make(llm)
-    for _ in range(2):
-        with pytest.raises(EngineError, match=r"^vLLM has failed; out of memory at \.\.\.$"):
-            list(engine.sample(prompts(2), TWO))
-        llm.broken = None
-
-
-def test_closing_twice_is_no_error(make):
-    engine = make(FakeLLM())
-    engine.close()
-    engine.close()
-    with pytest.raises(EngineError, match=r"^the engine was closed$"):
-        list(engine.sample(prompts(1), TWO))
+def test_an_engine_that_fails_in_a_step_ends_the_call(make):
+    engine = make(FakeLLM(broken=RuntimeError("out of memory\n  at ...")))
+    with pytest.raises(EngineError, match=r"^vLLM has failed; out of memory at \.\.\.$"):
+        list(engine.sample(prompts(2), TWO))
 
 
 @pytest.mark.slow

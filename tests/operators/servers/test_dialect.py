@@ -12,7 +12,6 @@ from rejuice.operators.servers.options import (
     ScorerOptions,
     ServerOptions,
     dialect_of,
-    probed_url,
 )
 from rejuice.operators.servers.wire import (
     AttemptError,
@@ -66,8 +65,6 @@ def test_options_with_a_dialect_are_keys():
         "tgi",
         None,
     ]
-    assert probed_url("http://h/v1", ServerOptions()) == "http://h/v1/models"
-    assert probed_url("http://h/v1", ScorerOptions(models=False)) == "http://h/v1"
 
 
 def test_of_a_server_only_its_seeds_decide_what_a_frozen_model_answers():
