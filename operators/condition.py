@@ -73,15 +73,16 @@ def _check_range(column: str, wanted: Mapping[Any, Any]) -> None:
         raise ValueError(f"the range of '{column}' has a min above its max: no row would match")
 
 
-def matches(where: Where, table: pa.Table) -> BoolArray:
-    """bool[N]; a null matches only where null is among the values."""
+def matches(where: Where, table: pa.Table, by: str = "where") -> BoolArray:
+    """bool[N]; a null matches only where null is among the values. A message names the field `by`
+    which the columns are compared."""
     found_N = np.ones(table.num_rows, bool)
     for path, wanted in where.items():
-        found_N &= _matches(path, wanted, at_path(table, path))
+        found_N &= _matches(f"{by} compares column '{path}'", wanted, at_path(table, path))
     return found_N
 
 
-def _matches(path: str, wanted: Any, values: pa.Array) -> BoolArray:
+def _matches(what: str, wanted: Any, values: pa.Array) -> BoolArray:
     kind = values.type
     if pa.types.is_dictionary(kind):
         values, kind = values.cast(kind.value_type), kind.value_type
@@ -94,14 +95,14 @@ def _matches(path: str, wanted: Any, values: pa.Array) -> BoolArray:
         return found_N
     if bounds is not None:
         if not _is_number(kind):
-            raise _mismatch(path, kind, "a range of numbers")
+            raise _mismatch(what, kind, "a range of numbers")
         number_N = np.asarray(pc.fill_null(values.cast(pa.float64(), safe=False), np.nan))
         return found_N | ((number_N >= bounds[0]) & (number_N <= bounds[1]))
     for value in named:
         if value is None:
             continue
         if not _can_equal(kind, value):
-            raise _mismatch(path, kind, shown(value))
+            raise _mismatch(what, kind, shown(value))
         found_N |= _equals(values, value)
     return found_N
 
@@ -124,9 +125,8 @@ def _equals(values: pa.Array, value: Any) -> BoolArray:
     return np.asarray(pc.fill_null(pc.equal(values, scalar), False))
 
 
-def _mismatch(path: str, kind: pa.DataType, wanted: str) -> DataError:
-    found = f"where compares column '{path}', which is {kind}, with {wanted}"
-    return DataError(found, "give values of the column's type")
+def _mismatch(what: str, kind: pa.DataType, wanted: str) -> DataError:
+    return DataError(f"{what}, which is {kind}, with {wanted}", "give values of the column's type")
 
 
 def _is_number(kind: pa.DataType) -> bool:
