@@ -97,11 +97,8 @@ def is_tagged(text: str, marks: Sequence[tuple[str, str]]) -> bool:
         return False
     # All marks occur. If there are only as many `<` as marks, none can occur twice; otherwise, as
     # with `a < b`, count each of them.
-    return text.count("<") == 2 * len(marks) or _each_once(text, marks)
-
-
-def _each_once(text: str, marks: Sequence[tuple[str, str]]) -> bool:
-    return all(text.count(mark) == 1 for pair in marks for mark in pair)
+    each_once = (text.count(mark) == 1 for pair in marks for mark in pair)
+    return text.count("<") == 2 * len(marks) or all(each_once)
 
 
 def has_one_box(text: str) -> bool:

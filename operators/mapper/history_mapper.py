@@ -15,7 +15,7 @@ from pydantic import Field, PositiveInt
 from ..arrow_compute import pc
 from ..columns import flat
 from ..errors import DataError
-from ..groups import Array, Groups, stable_order
+from ..groups import Array, Groups
 from ..operator import Columns, Mapper
 from ..training_step import NEVER, PROMPT_ROW, PerStepOperator, last_visits
 
@@ -169,7 +169,7 @@ def summary(visits: pa.Table, last: int, discount: float) -> _History:
     table = visits if answered_V.all() else visits.filter(pa.array(answered_V))
     code_V = np.asarray(table[PROMPT_ROW])
     # The visits of a prompt together, in their order.
-    order_V = stable_order(code_V)
+    order_V = np.argsort(code_V, kind="stable")
     groups = Groups.of_column(pa.array(code_V[order_V]))
     left_V = groups.sizes_G[groups.codes_N] - groups.position()  # 1: the last visit of a prompt
     is_last_V = left_V == 1
