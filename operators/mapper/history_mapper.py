@@ -81,8 +81,9 @@ class HistoryMapper(PerStepOperator, Mapper):
 
     def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
         if self.step is None:
-            state = "" if self.run is None else _state(self.run)[0]
-            names, visits = _numbered(self.run, state)
+            encoded = flat(self.earlier()["prompt_id"]).dictionary_encode()
+            names, numbers = encoded.dictionary, encoded.indices.cast(pa.int64())
+            visits = self.earlier().append_column(PROMPT_ROW, numbers)
             found_N = pc.index_in(flat(table["prompt_id"].cast(pa.string())), value_set=names)
             row_N = np.asarray(found_N.fill_null(len(names)))
             now = 0
@@ -151,15 +152,6 @@ def _visits(run: str, state: str) -> pa.Table:
     table = pa.concat_tables(tables)
     from_last = pc.subtract(table["step"], pc.max(table["step"]))
     return table.set_column(table.column_names.index("step"), "step", from_last)
-
-
-@lru_cache(maxsize=4)
-def _numbered(run: str | None, state: str) -> tuple[pa.Array, pa.Table]:
-    """The ids of the prompts that an earlier run visited, and its visits, numbered."""
-    visits = VISITS.empty_table() if run is None else _visits(run, state)
-    encoded = flat(visits["prompt_id"]).dictionary_encode()
-    numbers = encoded.indices.cast(pa.int64())
-    return encoded.dictionary, visits.append_column(PROMPT_ROW, numbers)
 
 
 def summary(visits: pa.Table, last: int, discount: float) -> _History:
