@@ -345,17 +345,11 @@ def share_of_zeros(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 class ItemsOfLists(NamedTuple):
-    """The items of a column of lists of numbers, one list after the other; M of them.
+    """The items of a column of lists of numbers, one list after the other; M of them."""
 
-    Attributes:
-        given_N: bool, whether there is a list.
-        lengths_N: int64, how many items it has; 0 where there is none.
-        values_M: float64, nan for null.
-    """
-
-    given_N: BoolArray
-    lengths_N: NDArray[np.int64]
-    values_M: NDArray[np.float64]
+    given_N: BoolArray  # whether there is a list
+    lengths_N: NDArray[np.int64]  # how many items it has; 0 where there is none
+    values_M: NDArray[np.float64]  # nan for null
 
     @classmethod
     def of(cls, lists: pa.Array) -> ItemsOfLists:

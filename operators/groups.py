@@ -169,15 +169,10 @@ _BLOCK = 1 << 20  # rows for which there are intermediate values at once
 
 
 class EqualHashes(NamedTuple):
-    """The rows whose hash other rows have, too: equal hashes side by side, each by ascending row.
+    """Rows whose hash other rows have, too: equal hashes side by side, each by ascending row."""
 
-    Attributes:
-        rows_R: the rows, int32 where there are few enough of them, else int64.
-        first_R: bool, whether a row is the first of those with its hash.
-    """
-
-    rows_R: Array
-    first_R: Array
+    rows_R: Array  # int32 where there are few enough rows, else int64
+    first_R: Array  # bool, whether a row is the first of those with its hash
 
     @classmethod
     def of(cls, hashes_M: Array) -> EqualHashes:

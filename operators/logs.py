@@ -127,16 +127,11 @@ def _secrets() -> tuple[str, ...]:
 
 
 class _Form(NamedTuple):
-    """How a secret may be written.
+    """How a secret may be written."""
 
-    Attributes:
-        part, raw_part: of it, the same in all escapes: where this is not, it need not be searched.
-        in_text, in_bytes: it, with any of its characters escaped.
-    """
-
-    part: str
+    part: str  # the same in all escapes: where this is not, it need not be searched
     raw_part: bytes
-    in_text: re.Pattern[str]
+    in_text: re.Pattern[str]  # it, with any of its characters escaped
     in_bytes: re.Pattern[bytes]
 
 

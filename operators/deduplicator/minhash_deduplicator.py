@@ -24,12 +24,8 @@ _MOST_PAIRS = 1 << 23
 
 
 class Signatures:
-    """Rows of signatures in parts, such as mapped record batches, which are never joined.
-
-    Args:
-        parts: uint8[n, PERMUTATIONS] each.
-        rows_M: the rows that are meant, ascending; None: all.
-    """
+    """Rows of signatures in parts, uint8[n, PERMUTATIONS] each, as of mapped record batches, which
+    are never joined; of these `rows_M`, ascending, or all."""
 
     def __init__(self, parts: Sequence[Array], rows_M: Array | None = None) -> None:
         self._parts = [part for part in parts if len(part)]

@@ -148,26 +148,16 @@ class TurnAdvantageMapper(Operator):
 
 
 class _Turns(NamedTuple):
-    """The turns of the policy in a table, one row after the other; P of them.
+    """The turns of the policy in a table, one row after the other; P of them. R are all turns, also
+    those of tools and frozen models."""
 
-    Attributes:
-        counts_N: int64, how many a row has.
-        there_N: bool, whether it has any.
-        row_P: int64, the row of each.
-        place_P: int64, its place in the row, from 0.
-        policy_R: bool, of all R turns, those of tools and frozen models too, which are the
-            policy's.
-        seen: string[R], the observation or the text of each of all turns.
-        all_row_R: int64, the row of each of all turns.
-    """
-
-    counts_N: Array
-    there_N: Array
-    row_P: Array
-    place_P: Array
-    policy_R: Array
-    seen: pa.Array
-    all_row_R: Array
+    counts_N: Array  # int64, how many a row has
+    there_N: Array  # bool, whether it has any
+    row_P: Array  # int64, the row of each
+    place_P: Array  # int64, its place in the row, from 0
+    policy_R: Array  # bool, which are the policy's
+    seen: pa.Array  # string[R], the observation or the text of each
+    all_row_R: Array  # int64, the row of each
 
     @classmethod
     def of(cls, table: pa.Table) -> _Turns:
