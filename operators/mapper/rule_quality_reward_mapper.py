@@ -138,8 +138,6 @@ def _arithmetic(texts: pa.Array) -> Array:
 
 
 class Statistics(NamedTuple):
-    """Of N texts, float64[N] each."""
-
     words_N: Array
     repetition_N: Array
     special_N: Array
