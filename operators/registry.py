@@ -93,10 +93,7 @@ class Registry(Generic[T]):
 
     def __init__(self, base: type[T]) -> None:
         self._base = base
-
-    @property
-    def group(self) -> str:
-        return f"rejuice.{self._base.noun}s"
+        self.group = f"rejuice.{base.noun}s"
 
     def installed(self) -> dict[str, EntryPoint]:
         """Usable entry points, sorted; nothing is imported. Those of `conflicts` are not among
