@@ -371,7 +371,7 @@ class ItemsOfLists(NamedTuple):
         return self.sum(found_M) > 0
 
     def only(self, wanted_N: BoolArray) -> ItemsOfLists:
-        """Without those of other rows."""
+        """Items of these rows; the others have no list."""
         lengths_N = np.where(wanted_N, self.lengths_N, 0)
         return ItemsOfLists(
             self.given_N & wanted_N, lengths_N, self.values_M[wanted_N[self.rows_M]]

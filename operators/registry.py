@@ -186,8 +186,8 @@ load_files = OPERATORS.load_files
 
 @cache
 def all_entry_points() -> Any:
-    """All distributions: to find those of one group is to read all. Its `select(group=...)` has
-    one form in all versions of Python."""
+    """All distributions are read, as they are to find one group. `select(group=...)` of the result
+    has one form in all versions of Python."""
     return entry_points()
 
 

@@ -100,7 +100,7 @@ class TurnAdvantageMapper(Operator):
         if self.style == "outcome":
             advantage_N = numbers(table, "advantage")
             left_P = turns.counts_N[turns.row_P] - 1 - turns.place_P
-            known_N = np.isfinite(advantage_N) & turns.there_N
+            known_N = np.isfinite(advantage_N) & (turns.counts_N > 0)
             found_P = self.gamma**left_P * np.where(known_N, advantage_N, 0.0)[turns.row_P]
             return Change({"turn_advantage": turns.lists(found_P, known_N)})
         return_P, known_N = self._returns(table, turns)
@@ -127,7 +127,7 @@ class TurnAdvantageMapper(Operator):
 
     def _returns(self, table: pa.Table, turns: _Turns) -> tuple[Array, Array]:
         """G of each turn, float64[P], and which rows have all that it needs, bool[N]."""
-        known_N = turns.there_N.copy()
+        known_N = turns.counts_N > 0
         reward_P = np.zeros(len(turns.row_P))
         if self.turn_rewards is not None:
             reward_P, given_N = turns.values(table, self.turn_rewards)
@@ -152,7 +152,6 @@ class _Turns(NamedTuple):
     those of tools and frozen models."""
 
     counts_N: Array  # int64, how many a row has
-    there_N: Array  # bool, whether it has any
     row_P: Array  # int64, the row of each
     place_P: Array  # int64, its place in the row, from 0
     policy_R: Array  # bool, which are the policy's
@@ -177,7 +176,7 @@ class _Turns(NamedTuple):
         counts_N = np.bincount(row_P, minlength=len(lists))
         starts_N = np.cumsum(counts_N) - counts_N
         place_P = np.arange(len(row_P)) - starts_N[row_P]
-        return cls(counts_N, counts_N > 0, row_P, place_P, policy_R, seen, all_row_R)
+        return cls(counts_N, row_P, place_P, policy_R, seen, all_row_R)
 
     def lists(self, values_P: Array, known_N: Array) -> pa.Array:
         """list<float64>[N]; null where a row is not known."""
