@@ -190,7 +190,7 @@ class Operator(Named):
 
     def reads(self) -> Columns:
         """Columns that must be in the table."""
-        return ()
+        return columns_of(self.paths())
 
     def failed_values(self) -> Mapping[str, frozenset[str]]:
         """Columns in which these values say that the row has failed for a reason that another

@@ -45,9 +45,6 @@ class CurriculumFilter(PerStepOperator, Filter):
             raise ValueError("no stage begins at 0: nothing would be trained on at first")
         return self
 
-    def reads(self) -> Columns:
-        return (self.column,)
-
     def paths(self) -> Columns:
         return (self.column,)
 

@@ -17,7 +17,6 @@ from ..chats import Chats, Message, chats_of, fill, prompt_ids, prompts_of
 from ..columns import (
     as_text,
     at_path,
-    columns_of,
     has_box,
     is_list,
     is_text,
@@ -111,9 +110,6 @@ class PromptTemplateMapper(Operator):
         if self.reference is None and self.reference_pattern is not None:
             raise ValueError("reference_pattern needs a reference column")
         return self
-
-    def reads(self) -> Columns:
-        return columns_of(self.paths())
 
     def paths(self) -> Columns:
         reference = [] if self.reference is None else [self.reference]
