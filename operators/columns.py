@@ -193,17 +193,13 @@ def at_path(table: pa.Table, path: str) -> pa.Array:
     `response.body.choices` is a field of a field. Of a list of objects `choices.text` is the list
     of their texts. A column whose own name has dots is found by that name.
     """
-    found = find_path(table, path)
-    if found is None:
-        column = column_of(path, table.column_names)
-        if column is None:
-            right = f"there are: {', '.join(sorted(table.column_names))}"
-            raise DataError(f"there is no column '{path}'", right)
-        found_type = table[column].type
-        raise DataError(
-            f"there is no '{path}': column '{column}' is {found_type}", "name a field of it"
-        )
-    return found
+    if (found := find_path(table, path)) is not None:
+        return found
+    if (column := column_of(path, table.column_names)) is None:
+        right = f"there are: {', '.join(sorted(table.column_names))}"
+        raise DataError(f"there is no column '{path}'", right)
+    what = f"there is no '{path}': column '{column}' is {table[column].type}"
+    raise DataError(what, "name a field of it")
 
 
 def find_path(table: pa.Table, path: str) -> pa.Array | None:

@@ -52,10 +52,9 @@ def checked_where(given: Any) -> Any:
         if isinstance(wanted, Mapping):
             _check_range(column, wanted)
             continue
-        values = wanted if isinstance(wanted, list | tuple) else [wanted]
-        if not values:
+        if wanted in ([], ()):
             raise ValueError(f"the list of '{column}' is empty: no row would match")
-        for value in values:
+        for value in _values(wanted):
             if not (value is None or isinstance(value, bool | int | float | str)):
                 found = f"'{column}' is compared with {shown(value)}"
                 raise ValueError(f"{found}; give a text, a number, true, false or null")

@@ -109,7 +109,7 @@ class TurnAdvantageMapper(Operator):
             advantage_N = numbers(table, "advantage")
             known_N &= np.isfinite(advantage_N)
             known_P = known_N[turns.row_P]
-            state_P = turns.observed() if self.states is None else _named(table, turns, self.states)
+            state_P = turns.observed() if self.states is None else turns.named(table, self.states)
             distance_P = _within(groups.codes_N[turns.row_P], state_P, return_P, known_P)
             own_P = np.where(known_N, advantage_N, 0.0)[turns.row_P]
             found_P = own_P + self.step_weight * distance_P
@@ -217,6 +217,14 @@ class _Turns(NamedTuple):
         place_P = (np.cumsum(length_N) - length_N)[self.row_P] + self.place_P
         return lists.flatten().take(pa.array(place_P, mask=~given_N[self.row_P]))
 
+    def named(self, table: pa.Table, name: str) -> Array:
+        """Hashes of the strings of turns in a column, uint64[P]."""
+        items = self.items(table, name)
+        if is_text(items.type) or pa.types.is_null(items.type):
+            return hash_each(items.cast(pa.string()))
+        found = f"column '{name}' has lists of {items.type}"
+        raise DataError(found, "name a column with lists of strings")
+
     def observed(self) -> Array:
         """Hashes of what was seen since the turn of the policy before, in order, uint64[P]."""
         at_R = np.arange(len(self.policy_R))
@@ -232,15 +240,6 @@ class _Turns(NamedTuple):
         state_P = np.zeros(len(self.row_P), np.uint64)
         np.add.at(state_P, next_R[seen_R], hash_R[seen_R])
         return state_P
-
-
-def _named(table: pa.Table, turns: _Turns, name: str) -> Array:
-    items = turns.items(table, name)
-    if not (is_text(items.type) or pa.types.is_null(items.type)):
-        raise DataError(
-            f"column '{name}' has lists of {items.type}", "name a column with lists of strings"
-        )
-    return hash_each(items.cast(pa.string()))
 
 
 def _within(
