@@ -35,16 +35,12 @@ class Signatures:
     @classmethod
     def of_column(cls, column: pa.ChunkedArray) -> Signatures:
         """The values of fixed_size_binary[N], null or not."""
-        size = PERMUTATIONS
-        return cls(
-            [
-                np.frombuffer(
-                    chunk.buffers()[1], np.uint8, len(chunk) * size, chunk.offset * size
-                ).reshape(-1, size)
-                for chunk in column.chunks
-                if len(chunk)
-            ]
-        )
+        parts = []
+        for chunk in filter(len, column.chunks):
+            start, size = chunk.offset * PERMUTATIONS, len(chunk) * PERMUTATIONS
+            values = np.frombuffer(chunk.buffers()[1], np.uint8, size, start)
+            parts.append(values.reshape(-1, PERMUTATIONS))
+        return cls(parts)
 
     def __len__(self) -> int:
         return int(self._starts[-1]) if self._rows_M is None else len(self._rows_M)
