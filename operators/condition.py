@@ -167,15 +167,13 @@ def exclude_each_other(one: Where | None, other: Where | None) -> bool:
 
 
 def _disjoint(one: Any, other: Any) -> bool:
-    ranges = [_range(one), _range(other)]
-    if ranges[0] is not None and ranges[1] is not None:
-        return ranges[0][1] < ranges[1][0] or ranges[1][1] < ranges[0][0]
-    if ranges[0] is None and ranges[1] is None:
-        return not {*map(_typed, _values(one))} & {*map(_typed, _values(other))}
-    low, high = ranges[0] or ranges[1] or (-math.inf, math.inf)
-    values = _values(other if ranges[0] is not None else one)
-    numbers = (v for v in values if isinstance(v, int | float) and not isinstance(v, bool))
-    return not any(low <= value <= high for value in numbers)
+    a, b = _range(one), _range(other)
+    if a and b:
+        return a[1] < b[0] or b[1] < a[0]
+    if ends := a or b:
+        typed = map(_typed, _values(other if a else one))
+        return not any(kind == "number" and ends[0] <= value <= ends[1] for kind, value in typed)
+    return not {*map(_typed, _values(one))} & {*map(_typed, _values(other))}
 
 
 def _typed(value: Any) -> tuple[str, Any]:
