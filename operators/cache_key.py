@@ -16,7 +16,7 @@ import ast
 import json
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache, lru_cache
 from importlib.machinery import all_suffixes
@@ -81,7 +81,9 @@ def code_version(kind: type[Named]) -> str:
     used = {*kind.__mro__}
     was_paid_for = issubclass(kind, ResumableOperator) or not issubclass(kind, Operator)
     if not (of_user and was_paid_for):
-        codes += [_package_digest(name) for name in _packages(modules - {*of_user})]
+        # The operators count, and the packages of modules of rejuice elsewhere.
+        own = (name for name in modules - {*of_user} if not name.startswith(f"{_OPERATORS}."))
+        codes += map(_package_digest, sorted({_OPERATORS, *(n.rpartition(".")[0] for n in own)}))
         for name in of_user:
             types = [each for each in vars(sys.modules[name]).values() if isinstance(each, type)]
             used.update(each for each in types if each.__module__ != name)
@@ -93,12 +95,6 @@ def _module_digest(name: str) -> str | None:
     module = sys.modules.get(name)
     file = Path(getattr(module, "__file__", None) or "")
     return code_digest(file, getattr(module, "__package__", None) or "") if file.is_file() else None
-
-
-def _packages(modules: Iterable[str]) -> list[str]:
-    """The packages of rejuice whose code counts: the operators, and those of modules elsewhere."""
-    elsewhere = (name for name in modules if not name.startswith(f"{_OPERATORS}."))
-    return sorted({_OPERATORS, *(name.rpartition(".")[0] for name in elsewhere)})
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from numbers import Real
 from typing import Any, NoReturn
@@ -78,10 +78,12 @@ def check_operator(operator: Operator, table: pa.Table) -> Change:
     if operator.scope is Scope.DATASET:
         _check_shards(operator, table, change)
     if isinstance(operator, ResumableOperator):
-        _check_rows(operator, table, change, range(table.num_rows))
-        _check_rows(operator, table, change, range(1, table.num_rows, 2))
-        if type(operator).process_chunks is not ResumableOperator.process_chunks:
-            _check_chunks(operator, table, change)
+        given, every = _declared(operator, table), range(table.num_rows)
+        by_row, together = ResumableOperator.process_chunks, type(operator).process_chunks
+        for rows in (every, every[1::2]):
+            _check_finished(operator, change, [RowsOfChunk(given, rows)], by_row)
+        if together is not by_row:
+            _check_finished(operator, change, [RowsOfChunk(given, every)] * 2, together)
     return change
 
 
@@ -233,40 +235,31 @@ def _shards(parts: Sequence[Array | None]) -> list[int] | None:
     return None if len(values) < len(parts) else [value for each in values for value in each]
 
 
-def _check_rows(
-    operator: ResumableOperator, table: pa.Table, change: Change, rows: Sequence[int]
+def _check_finished(
+    operator: ResumableOperator,
+    change: Change,
+    chunks: Sequence[RowsOfChunk],
+    process: Callable[[Any, Iterator[RowsOfChunk]], Iterator[tuple[int, int, Change]]],
 ) -> None:
-    left = set(rows)
+    asked = {(number, row) for number, chunk in enumerate(chunks) for row in chunk.rows}
+    left, see = set(asked), "process_rows" if len(chunks) == 1 else "process_chunks"
     try:
         # A run always asks for at least one row.
-        for row, own in operator.process_rows(_declared(operator, table), rows) if left else ():
-            if row not in left:
-                again = "a second time" if row in rows else "which it was not asked for"
-                _broken(operator, f"finishes row {row}, {again}: see process_rows()")
-            left.remove(row)
+        for number, row, own in process(operator, iter(chunks)) if asked else ():
+            if (number, row) not in left:
+                again = "a second time" if (number, row) in asked else "which it was not asked for"
+                _broken(operator, f"finishes row {row}, {again}: see {see}()")
+            left.remove((number, row))
             (share,) = split(change, [row, row + 1])
             _equal(operator, share, checked(operator, own, 1), f"processing row {row} alone")
     except RejuiceError:
         raise
     except Exception as error:
-        what = f"fails to process {len(rows)} rows one by one: {type(error).__name__}: {error}"
+        what = f"fails to process {len(asked)} rows one by one: {type(error).__name__}: {error}"
         _broken(operator, what, error)
     if left:
-        _broken(operator, f"leaves out row {min(left)} of the {len(rows)} that it was asked for")
-
-
-def _check_chunks(operator: ResumableOperator, table: pa.Table, change: Change) -> None:
-    rows = range(table.num_rows)
-    chunk = RowsOfChunk(_declared(operator, table), rows)
-    left = {(number, row) for number in range(2) for row in rows}
-    for number, row, own in operator.process_chunks(iter([chunk, chunk])):
-        if (number, row) not in left:
-            _broken(operator, f"finishes row {row} of table {number}: see process_chunks()")
-        left.remove((number, row))
-        (share,) = split(change, [row, row + 1])
-        _equal(operator, share, checked(operator, own, 1), f"processing row {row} of two tables")
-    if left:
-        _broken(operator, f"leaves out {len(left)} rows of two tables: see process_chunks()")
+        found = f"leaves out row {min(left)[1]} of the {len(asked)} that it was asked for"
+        _broken(operator, f"{found}: see {see}()")
 
 
 def _attempt(operator: Operator, table: pa.Table, on: str) -> Change:

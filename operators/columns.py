@@ -193,17 +193,13 @@ def at_path(table: pa.Table, path: str) -> pa.Array:
     `response.body.choices` is a field of a field. Of a list of objects `choices.text` is the list
     of their texts. A column whose own name has dots is found by that name.
     """
-    found = find_path(table, path)
-    if found is None:
-        column = column_of(path, table.column_names)
-        if column is None:
-            right = f"there are: {', '.join(sorted(table.column_names))}"
-            raise DataError(f"there is no column '{path}'", right)
-        found_type = table[column].type
-        raise DataError(
-            f"there is no '{path}': column '{column}' is {found_type}", "name a field of it"
-        )
-    return found
+    if (found := find_path(table, path)) is not None:
+        return found
+    if (column := column_of(path, table.column_names)) is None:
+        right = f"there are: {', '.join(sorted(table.column_names))}"
+        raise DataError(f"there is no column '{path}'", right)
+    what = f"there is no '{path}': column '{column}' is {table[column].type}"
+    raise DataError(what, "name a field of it")
 
 
 def find_path(table: pa.Table, path: str) -> pa.Array | None:
@@ -345,17 +341,11 @@ def share_of_zeros(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 class ItemsOfLists(NamedTuple):
-    """The items of a column of lists of numbers, one list after the other; M of them.
+    """The items of a column of lists of numbers, one list after the other; M of them."""
 
-    Attributes:
-        given_N: bool, whether there is a list.
-        lengths_N: int64, how many items it has; 0 where there is none.
-        values_M: float64, nan for null.
-    """
-
-    given_N: BoolArray
-    lengths_N: NDArray[np.int64]
-    values_M: NDArray[np.float64]
+    given_N: BoolArray  # whether there is a list
+    lengths_N: NDArray[np.int64]  # how many items it has; 0 where there is none
+    values_M: NDArray[np.float64]  # nan for null
 
     @classmethod
     def of(cls, lists: pa.Array) -> ItemsOfLists:
@@ -377,7 +367,7 @@ class ItemsOfLists(NamedTuple):
         return self.sum(found_M) > 0
 
     def only(self, wanted_N: BoolArray) -> ItemsOfLists:
-        """Without those of other rows."""
+        """Items of these rows; the others have no list."""
         lengths_N = np.where(wanted_N, self.lengths_N, 0)
         return ItemsOfLists(
             self.given_N & wanted_N, lengths_N, self.values_M[wanted_N[self.rows_M]]

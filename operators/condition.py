@@ -52,10 +52,9 @@ def checked_where(given: Any) -> Any:
         if isinstance(wanted, Mapping):
             _check_range(column, wanted)
             continue
-        values = wanted if isinstance(wanted, list | tuple) else [wanted]
-        if not values:
+        if wanted in ([], ()):
             raise ValueError(f"the list of '{column}' is empty: no row would match")
-        for value in values:
+        for value in _values(wanted):
             if not (value is None or isinstance(value, bool | int | float | str)):
                 found = f"'{column}' is compared with {shown(value)}"
                 raise ValueError(f"{found}; give a text, a number, true, false or null")
@@ -73,15 +72,16 @@ def _check_range(column: str, wanted: Mapping[Any, Any]) -> None:
         raise ValueError(f"the range of '{column}' has a min above its max: no row would match")
 
 
-def matches(where: Where, table: pa.Table) -> BoolArray:
-    """bool[N]; a null matches only where null is among the values."""
+def matches(where: Where, table: pa.Table, by: str = "where") -> BoolArray:
+    """bool[N]; a null matches only where null is among the values. A message names the field `by`
+    which the columns are compared."""
     found_N = np.ones(table.num_rows, bool)
     for path, wanted in where.items():
-        found_N &= _matches(path, wanted, at_path(table, path))
+        found_N &= _matches(f"{by} compares column '{path}'", wanted, at_path(table, path))
     return found_N
 
 
-def _matches(path: str, wanted: Any, values: pa.Array) -> BoolArray:
+def _matches(what: str, wanted: Any, values: pa.Array) -> BoolArray:
     kind = values.type
     if pa.types.is_dictionary(kind):
         values, kind = values.cast(kind.value_type), kind.value_type
@@ -94,14 +94,14 @@ def _matches(path: str, wanted: Any, values: pa.Array) -> BoolArray:
         return found_N
     if bounds is not None:
         if not _is_number(kind):
-            raise _mismatch(path, kind, "a range of numbers")
+            raise _mismatch(what, kind, "a range of numbers")
         number_N = np.asarray(pc.fill_null(values.cast(pa.float64(), safe=False), np.nan))
         return found_N | ((number_N >= bounds[0]) & (number_N <= bounds[1]))
     for value in named:
         if value is None:
             continue
         if not _can_equal(kind, value):
-            raise _mismatch(path, kind, shown(value))
+            raise _mismatch(what, kind, shown(value))
         found_N |= _equals(values, value)
     return found_N
 
@@ -124,9 +124,8 @@ def _equals(values: pa.Array, value: Any) -> BoolArray:
     return np.asarray(pc.fill_null(pc.equal(values, scalar), False))
 
 
-def _mismatch(path: str, kind: pa.DataType, wanted: str) -> DataError:
-    found = f"where compares column '{path}', which is {kind}, with {wanted}"
-    return DataError(found, "give values of the column's type")
+def _mismatch(what: str, kind: pa.DataType, wanted: str) -> DataError:
+    return DataError(f"{what}, which is {kind}, with {wanted}", "give values of the column's type")
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -168,15 +167,13 @@ def exclude_each_other(one: Where | None, other: Where | None) -> bool:
 
 
 def _disjoint(one: Any, other: Any) -> bool:
-    ranges = [_range(one), _range(other)]
-    if ranges[0] is not None and ranges[1] is not None:
-        return ranges[0][1] < ranges[1][0] or ranges[1][1] < ranges[0][0]
-    if ranges[0] is None and ranges[1] is None:
-        return not {*map(_typed, _values(one))} & {*map(_typed, _values(other))}
-    low, high = ranges[0] or ranges[1] or (-math.inf, math.inf)
-    values = _values(other if ranges[0] is not None else one)
-    numbers = (v for v in values if isinstance(v, int | float) and not isinstance(v, bool))
-    return not any(low <= value <= high for value in numbers)
+    a, b = _range(one), _range(other)
+    if a and b:
+        return a[1] < b[0] or b[1] < a[0]
+    if ends := a or b:
+        typed = map(_typed, _values(other if a else one))
+        return not any(kind == "number" and ends[0] <= value <= ends[1] for kind, value in typed)
+    return not {*map(_typed, _values(one))} & {*map(_typed, _values(other))}
 
 
 def _typed(value: Any) -> tuple[str, Any]:

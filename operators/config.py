@@ -17,7 +17,7 @@ from abc import ABC
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
-from itertools import zip_longest
+from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -82,7 +82,7 @@ def check_text(text: str) -> None:
 
 
 def check_integer(number: int, bits: int = 1023) -> None:
-    """By default a float can be near a number of so many bits."""
+    """By default, no more bits than a number has that a float can be near."""
     if number.bit_length() > bits:
         raise ValueError(f"the number has more than {bits:,} bits; give a smaller one")
 
@@ -107,18 +107,18 @@ def deciding_fields(config: Config) -> dict[str, Any]:
 
 
 def _excluded(value: Any) -> dict[Any, Any]:
-    if isinstance(value, Config):
-        names: frozenset[str] = getattr(value, "excluded_from_cache_key", frozenset())
-        parts: dict[Any, Any] = {
-            name: getattr(value, name) for name in type(value).model_fields if name not in names
-        }
-        whole: dict[Any, Any] = dict.fromkeys(names, True)
-    elif isinstance(value, Mapping):
-        parts, whole = dict(value), {}
-    elif isinstance(value, tuple):
-        parts, whole = dict(enumerate(value)), {}
-    else:
-        return {}
+    whole, parts = dict[Any, Any](), dict[Any, Any]()
+    match value:
+        case Config():
+            whole = dict.fromkeys(getattr(value, "excluded_from_cache_key", ()), True)
+            names = type(value).model_fields.keys() - whole.keys()
+            parts = {name: getattr(value, name) for name in names}
+        case Mapping():
+            parts = dict(value)
+        case tuple():
+            parts = dict(enumerate(value))
+        case _:
+            return {}
     return whole | {name: inner for name, part in parts.items() if (inner := _excluded(part))}
 
 
@@ -131,29 +131,25 @@ def field_docs(model: type[BaseModel]) -> Mapping[str, str]:
     for base in reversed(model.__mro__):
         # Not remembered where the source cannot be read: the next attempt may find it.
         with suppress(OSError, TypeError, SyntaxError):  # Made at run time, or in a notebook.
-            found |= {name: text for name, text in _own_docs(base).items() if text}
+            found |= _own_docs(base)
     return {name: found[name] for name in model.model_fields if found.get(name)}
 
 
 @cache
 def _own_docs(model: type) -> dict[str, str]:
-    """All fields that the class itself declares, with an empty text where there is none; raises
-    where the source of the class is in no file."""
+    """Raises where the source of the class is in no file."""
     if not issubclass(model, BaseModel) or model is BaseModel:
         return {}
     (node,) = ast.parse(dedent(inspect.getsource(model))).body
-    body = node.body if isinstance(node, ast.ClassDef) else []
-    return {
-        field.target.id: _text(below)
-        for field, below in zip_longest(body, body[1:])
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-    }
-
-
-def _text(node: ast.stmt | None) -> str:
-    value = node.value if isinstance(node, ast.Expr) else None
-    text = value.value if isinstance(value, ast.Constant) else None
-    return inspect.cleandoc(text) if isinstance(text, str) else ""
+    found = {}
+    for pair in pairwise(node.body if isinstance(node, ast.ClassDef) else []):
+        match pair:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                found[name] = inspect.cleandoc(text)
+    return found
 
 
 # --- Classes that recipes name --------------------------------------------------------

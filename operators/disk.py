@@ -44,7 +44,7 @@ def wrong_kind(path: Path, right: str) -> str | None:
 
 
 def check_is_file(path: Path) -> None:
-    """Nothing may be there, too."""
+    """A path may have a file of rejuice, or nothing; not a link, a FIFO, a device or a folder."""
     if kind := wrong_kind(path, "a file"):
         found = f"{kind} is where rejuice keeps a file: remove it"
         raise NotAFileError(errno.EINVAL, found, str(path))

@@ -45,23 +45,19 @@ class RejuiceError(Exception):
         where: file, then step, as far as known; callers that know more prepend it.
     """
 
-    def __init__(self, found: str, right: str = "", *, where: str = "") -> None:
+    def __init__(self, found: str, right: str = "", where: str = "") -> None:
         self.found, self.right, self.where = map(redact, (found, right, where))
-        super().__init__(self.found, self.right, self.where)
+        super().__init__(self.found, self.right, self.where)  # It is pickled by these.
 
     def __str__(self) -> str:
         line = "; ".join(part for part in (self.found, self.right) if part)
         whole = f"{self.where}: {line}" if self.where else line
         return _LINE_BREAKS.sub(" ", whole)  # Names of files and columns may have some.
 
-    def __reduce__(self) -> tuple[object, ...]:
-        # Errors cross process boundaries; keyword-only arguments need a function to unpickle them.
-        return _rebuild, (type(self), self.found, self.right, self.where), self.__dict__
-
     def at(self, where: str) -> RejuiceError:
-        """Return the same error, with `where` put in front of its own location."""
+        """The same error, with `where` put in front of its own location."""
         joined = ", ".join(part for part in (where, self.where) if part)
-        return type(self)(self.found, self.right, where=joined)
+        return type(self)(self.found, self.right, joined)
 
 
 class RecipeError(RejuiceError):
@@ -86,10 +82,6 @@ class EmptyResultError(RejuiceError):
 
 class EngineError(RejuiceError):
     """An engine has failed or cannot be opened: it gives no further results."""
-
-
-def _rebuild(kind: type[RejuiceError], found: str, right: str, where: str) -> RejuiceError:
-    return kind(found, right, where=where)
 
 
 def needs(who: str, packages: str, *modules: str) -> None:

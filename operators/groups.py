@@ -102,14 +102,6 @@ class Groups(NamedTuple):
         return np.arange(len(self.codes_N)) - self.starts_G[self.codes_N]
 
 
-def stable_order(code_N: Array) -> Array:
-    """The stable order of integers from 0 to 2**32 - 1: by their lower and then by their upper 16
-    bits, which numpy sorts by counting, in a quarter of the time of its sort of int64."""
-    low = np.argsort((code_N & 0xFFFF).astype(np.uint16), kind="stable")
-    order: Array = low[np.argsort((code_N >> 16).astype(np.uint16)[low], kind="stable")]
-    return order
-
-
 def uniform_N(table: pa.Table, *, seed: int, salt: str) -> Array:
     """Return one reproducible uniform number in [0, 1) per row.
 
@@ -177,15 +169,10 @@ _BLOCK = 1 << 20  # rows for which there are intermediate values at once
 
 
 class EqualHashes(NamedTuple):
-    """The rows whose hash other rows have, too: equal hashes side by side, each by ascending row.
+    """Rows whose hash other rows have, too: equal hashes side by side, each by ascending row."""
 
-    Attributes:
-        rows_R: the rows, int32 where there are few enough of them, else int64.
-        first_R: bool, whether a row is the first of those with its hash.
-    """
-
-    rows_R: Array
-    first_R: Array
+    rows_R: Array  # int32 where there are few enough rows, else int64
+    first_R: Array  # bool, whether a row is the first of those with its hash
 
     @classmethod
     def of(cls, hashes_M: Array) -> EqualHashes:

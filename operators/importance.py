@@ -38,7 +38,7 @@ class LogRatios(NamedTuple):
 
     @classmethod
     def of(cls, table: pa.Table) -> LogRatios:
-        """None are known where a table has no `policy_logprobs`."""
+        """Nothing is known where a table has no `policy_logprobs`."""
         if not {POLICY_LOGPROBS, SAMPLED_LOGPROBS} <= {*table.column_names}:
             return cls(ItemsOfLists.of(pa.nulls(table.num_rows)))
         new, old = (ItemsOfLists.of(flat(table[n])) for n in (POLICY_LOGPROBS, SAMPLED_LOGPROBS))

@@ -53,7 +53,7 @@ class JsonObject(NamedTuple):
 
 
 def json_objects(text: str, *, is_program: bool = True) -> list[JsonObject]:
-    """Those within others are not among them."""
+    """In order, without those within others."""
     kept = _with_kept_backslashes(text, is_program=is_program)
     found, place = list[JsonObject](), kept.find("{")
     while place >= 0:
@@ -75,7 +75,7 @@ def as_utf8(text: str) -> str:
 
 
 def json_value(text: str) -> Any:
-    """A ValueError: the text as a whole is no JSON."""
+    """The text is JSON as a whole, or there is a ValueError."""
     try:
         found = _strict.decode(_with_kept_backslashes(text, is_program=True))
         json.dumps(found, ensure_ascii=False).encode()

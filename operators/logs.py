@@ -48,22 +48,11 @@ def _shown(character: str, one_line: bool) -> str:
 SHORTEST = 8  # characters that a secret must have at least
 REDACTED = "[redacted]"  # what a secret is replaced by; within a string of JSON or HTML, too
 _NAMES = (
-    "ANTHROPIC_API_KEY",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "AZURE_STORAGE_KEY",
-    "AZURE_STORAGE_SAS_TOKEN",
-    "DASHSCOPE_API_KEY",
-    "HF_TOKEN",
-    "HUGGING_FACE_HUB_TOKEN",
-    "MLFLOW_TRACKING_PASSWORD",
-    "MLFLOW_TRACKING_TOKEN",
-    "OPENAI_API_KEY",
-    "RAY_AUTH_TOKEN",
-    "SK",
-    "SWANLAB_API_KEY",
-    "WANDB_API_KEY",
-)
+    "ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_STORAGE_KEY",
+    "AZURE_STORAGE_SAS_TOKEN", "DASHSCOPE_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN",
+    "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN", "OPENAI_API_KEY", "RAY_AUTH_TOKEN", "SK",
+    "SWANLAB_API_KEY", "WANDB_API_KEY",
+)  # fmt: skip
 """Environment variables in which the libraries that are used here look for a secret."""
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
 _SECRET_NAME = re.compile(
@@ -76,7 +65,7 @@ _known: dict[str, None] = {}
 
 
 def know(secret: str | None) -> None:
-    """Redact it from now on, unless it is too short."""
+    """Redact a secret from now on, unless it is too short."""
     if secret and len(secret.strip()) >= SHORTEST:
         _known[secret.strip()] = None
 
@@ -127,16 +116,11 @@ def _secrets() -> tuple[str, ...]:
 
 
 class _Form(NamedTuple):
-    """How a secret may be written.
+    """How a secret may be written."""
 
-    Attributes:
-        part, raw_part: of it, the same in all escapes: where this is not, it need not be searched.
-        in_text, in_bytes: it, with any of its characters escaped.
-    """
-
-    part: str
+    part: str  # the same in all escapes: where this is not, it need not be searched
     raw_part: bytes
-    in_text: re.Pattern[str]
+    in_text: re.Pattern[str]  # it, with any of its characters escaped
     in_bytes: re.Pattern[bytes]
 
 

@@ -190,7 +190,7 @@ class Operator(Named):
 
     def reads(self) -> Columns:
         """Columns that must be in the table."""
-        return ()
+        return columns_of(self.paths())
 
     def failed_values(self) -> Mapping[str, frozenset[str]]:
         """Columns in which these values say that the row has failed for a reason that another
@@ -441,16 +441,10 @@ def drop(masks: Mapping[str, Mask]) -> pa.Array:
     """
     if not masks:
         raise ValueError("drop() needs a mask to know how many rows there are")
-    flat = [_as_mask(mask) for mask in masks.values()]
-    conditions = pa.StructArray.from_arrays(flat, names=list(masks))
-    return pc.case_when(conditions, *[pa.scalar(slug) for slug in masks])
-
-
-def _as_mask(mask: Mask) -> pa.Array:
-    if isinstance(mask, pa.ChunkedArray):
-        mask = mask.combine_chunks()
     # The type is given, because an empty list has none of its own.
-    return pc.fill_null(pa.array(mask, pa.bool_()), False)
+    given = [pc.fill_null(pa.array(flat(mask), pa.bool_()), False) for mask in masks.values()]
+    conditions = pa.StructArray.from_arrays(given, names=list(masks))
+    return pc.case_when(conditions, *[pa.scalar(slug) for slug in masks])
 
 
 # --- Changes to parts of a table, split and put together ------------------------------

@@ -11,15 +11,13 @@ operators of the same name; all other operators stay usable.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import inspect
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -30,10 +28,10 @@ from .operator import Operator
 
 # --- From the fields of a recipe ------------------------------------------------------
 
-_N = TypeVar("_N", bound=Named)
+T = TypeVar("T", bound=Named)
 
 
-def build(kind: type[_N], fields: Mapping[str, Any]) -> _N:
+def build(kind: type[T], fields: Mapping[str, Any]) -> T:
     """Return an operator, a tool or a flow from recipe fields.
 
     Raises:
@@ -84,19 +82,13 @@ def _subfields(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]
 
 # --- Classes by name ------------------------------------------------------------------
 
-T = TypeVar("T", bound=Named)
-_WHERE = "custom_operator_paths"
-
 
 class Registry(Generic[T]):
     """The classes of one kind that can be used, by name."""
 
     def __init__(self, base: type[T]) -> None:
         self._base = base
-
-    @property
-    def group(self) -> str:
-        return f"rejuice.{self._base.noun}s"
+        self.group = f"rejuice.{base.noun}s"
 
     def installed(self) -> dict[str, EntryPoint]:
         """Usable entry points, sorted; nothing is imported. Those of `conflicts` are not among
@@ -152,11 +144,8 @@ class Registry(Generic[T]):
         for file, kind in defined:
             first, same = found.setdefault((kind.noun, kind.name()), (file, kind))
             if same is not kind:
-                raise RecipeError(
-                    f"'{kind.name()}' is defined in {first} and in {file}",
-                    "give one of the classes another name",
-                    where=_WHERE,
-                )
+                twice = f"'{kind.name()}' is defined in {first} and in {file}"
+                raise _refused(twice, "give one of the classes another name")
         kinds = (kind for _, kind in found.values())
         return {kind.name(): kind for kind in kinds if issubclass(kind, self._base)}
 
@@ -189,8 +178,8 @@ load_files = OPERATORS.load_files
 
 @cache
 def all_entry_points() -> Any:
-    """All distributions: to find those of one group is to read all. Its `select(group=...)` has
-    one form in all versions of Python."""
+    """All distributions are read, as they are to find one group. `select(group=...)` of the result
+    has one form in all versions of Python."""
     return entry_points()
 
 
@@ -229,56 +218,38 @@ def _defined_in(path: Path) -> list[tuple[Path, type[Named]]]:
             is_own = inspect.isclass(value) and value.__module__ == module.__name__
             if is_own and issubclass(value, Named) and not inspect.isabstract(value):
                 if value.name() in registered(f"rejuice.{value.noun}s"):
-                    raise RecipeError(
-                        f"{file} defines '{value.name()}', which is installed already",
-                        "give the class another name",
-                        where=_WHERE,
-                    )
+                    taken = f"{file} defines '{value.name()}', which is installed already"
+                    raise _refused(taken, "give the class another name")
                 found.append((file, value))
     if not found:
-        raise RecipeError(
-            f"no operator, tool or flow is defined in {path}",
-            "define a subclass of Filter, Mapper or Operator of rejuice.operators there, or of "
-            "Tool or Flow of rejuice.operators.agents",
-            where=_WHERE,
-        )
+        right = "define a subclass of Filter, Mapper or Operator of rejuice.operators there, or of "
+        right += "Tool or Flow of rejuice.operators.agents"
+        raise _refused(f"no operator, tool or flow is defined in {path}", right)
     return found
-
-
-class _SourceLoader(SourceFileLoader):
-    """Compiles a file whenever it loads it.
-
-    Bytecode is looked up by the file's size and its time in seconds: an edit within a second would
-    run the code from before it, and its results would be kept as those of the new code.
-    """
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def _import_file(file: Path) -> ModuleType:
     if not file.is_file():
-        right = "give a .py file or a folder of them"
-        raise RecipeError(f"{file} does not exist", right, where=_WHERE)
+        raise _refused(f"{file} does not exist", "give a .py file or a folder of them")
     # The name is made from path and content, so that workers, which import the file again, agree
     # on it, and an edited file is another module.
-    identity = str(file.resolve()).encode() + file.read_bytes()
-    digest = hashlib.sha256(identity).hexdigest()[:8]
+    content = file.read_bytes()
+    digest = hashlib.sha256(str(file.resolve()).encode() + content).hexdigest()[:8]
     name = f"rejuice_custom_{file.stem}_{digest}"
     if name in sys.modules:
         return sys.modules[name]
     if file.suffix != ".py":
-        raise RecipeError(f"{file} is not a Python file", "give a .py file", where=_WHERE)
-    loader = _SourceLoader(name, str(file))
-    spec = importlib.util.spec_from_loader(name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+        raise _refused(f"{file} is not a Python file", "give a .py file")
+    module = sys.modules[name] = ModuleType(name)
+    module.__file__ = str(file)
     try:
-        loader.exec_module(module)
+        # Not by a loader: it takes bytecode of the same second and size for that of the file.
+        exec(compile(content, str(file), "exec", dont_inherit=True), vars(module))
     except Exception as error:
         del sys.modules[name]
-        raise RecipeError(
-            f"{file} does not import: {type(error).__name__}: {error}", where=_WHERE
-        ) from error
+        raise _refused(f"{file} does not import: {type(error).__name__}: {error}") from error
     return module
+
+
+def _refused(found: str, right: str = "") -> RecipeError:
+    return RecipeError(found, right, where="custom_operator_paths")

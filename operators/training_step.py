@@ -67,7 +67,7 @@ class PerStepOperator(Operator):
         return last_visits(self._step.visits, np.asarray(table[PROMPT_ROW]))
 
     def random(self, seed: int) -> np.random.Generator:
-        """By the operator's own seed, the run's and the step."""
+        """Numbers by the operator's own seed, the run's and the step."""
         step = (0, 0) if self._step is None else (self._step.seed, self._step.number)
         return np.random.default_rng([crc32(self.name().encode()), seed, *step])
 

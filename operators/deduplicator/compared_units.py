@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -86,3 +86,15 @@ class TextDeduplicator(Filter):
 
 def _keys(digest: pa.Table) -> Array:
     return np.asarray(pc.fill_null(digest["key"], 0))
+
+
+def take_rows(parts: Sequence[Array], rows_K: Array, taken: Array) -> Array:
+    """`taken`, with rows of a matrix in parts that are never joined, as of mapped batches."""
+    starts = np.cumsum([0, *map(len, parts)])
+    part_K = np.searchsorted(starts, rows_K, side="right") - 1
+    order_K = np.argsort(part_K, kind="stable")
+    bounds = np.searchsorted(part_K[order_K], np.arange(len(parts) + 1))
+    for at in np.flatnonzero(np.diff(bounds)).tolist():
+        here = order_K[bounds[at] : bounds[at + 1]]
+        taken[here] = parts[at][rows_K[here] - starts[at]]
+    return taken

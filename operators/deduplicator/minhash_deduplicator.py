@@ -12,7 +12,7 @@ from pydantic import Field
 from ..groups import Array, EqualHashes, mix, occurred_before, row_type
 from ..text.minhash import PERMUTATIONS, jaccard, signatures
 from ..text.tokens import texts_of
-from .compared_units import TextDeduplicator
+from .compared_units import TextDeduplicator, take_rows
 
 # --- Which texts nearly repeat an earlier one, from their MinHash signatures ----------
 # Ten million signatures are 1.3 GB. They stay where they are, as a rule in mapped files: one band
@@ -24,12 +24,8 @@ _MOST_PAIRS = 1 << 23
 
 
 class Signatures:
-    """Rows of signatures in parts, such as mapped record batches, which are never joined.
-
-    Args:
-        parts: uint8[n, PERMUTATIONS] each.
-        rows_M: the rows that are meant, ascending; None: all.
-    """
+    """Rows of signatures in parts, uint8[n, PERMUTATIONS] each, as of mapped record batches, which
+    are never joined; of these `rows_M`, ascending, or all."""
 
     def __init__(self, parts: Sequence[Array], rows_M: Array | None = None) -> None:
         self._parts = [part for part in parts if len(part)]
@@ -39,16 +35,12 @@ class Signatures:
     @classmethod
     def of_column(cls, column: pa.ChunkedArray) -> Signatures:
         """The values of fixed_size_binary[N], null or not."""
-        size = PERMUTATIONS
-        return cls(
-            [
-                np.frombuffer(
-                    chunk.buffers()[1], np.uint8, len(chunk) * size, chunk.offset * size
-                ).reshape(-1, size)
-                for chunk in column.chunks
-                if len(chunk)
-            ]
-        )
+        parts = []
+        for chunk in filter(len, column.chunks):
+            start, size = chunk.offset * PERMUTATIONS, len(chunk) * PERMUTATIONS
+            values = np.frombuffer(chunk.buffers()[1], np.uint8, size, start)
+            parts.append(values.reshape(-1, PERMUTATIONS))
+        return cls(parts)
 
     def __len__(self) -> int:
         return int(self._starts[-1]) if self._rows_M is None else len(self._rows_M)
@@ -59,14 +51,7 @@ class Signatures:
     def take(self, rows_K: Array) -> Array:
         """In any order, uint8[K, PERMUTATIONS]."""
         rows_K = rows_K if self._rows_M is None else self._rows_M[rows_K]
-        taken_KP = np.empty((len(rows_K), PERMUTATIONS), np.uint8)
-        part_K = np.searchsorted(self._starts, rows_K, side="right") - 1
-        order_K = np.argsort(part_K, kind="stable")
-        bounds = np.searchsorted(part_K[order_K], np.arange(len(self._parts) + 1))
-        for at in np.flatnonzero(np.diff(bounds)):
-            here = order_K[bounds[at] : bounds[at + 1]]
-            taken_KP[here] = self._parts[at][rows_K[here] - self._starts[at]]
-        return taken_KP
+        return take_rows(self._parts, rows_K, np.empty((len(rows_K), PERMUTATIONS), np.uint8))
 
     def hashes(self, keys_M: Array, word: np.dtype[np.unsignedinteger], words: slice) -> Array:
         """One hash of some words of each signature, as a sequence of `word`, and of its row's

@@ -17,7 +17,7 @@ from ..groups import Array, group_starts
 from ..operator import Columns
 from ..text.embedding import EmbeddingFields, usable_texts
 from ..text.tokens import texts_of
-from .compared_units import TextDeduplicator
+from .compared_units import TextDeduplicator, take_rows
 
 # --- Which vectors are near one that stays ---------------------------------------------
 
@@ -37,30 +37,20 @@ class Vectors:
             found = f"embeddings have {min(sizes) // 2} to {max(sizes) // 2} numbers"
             raise DataError(found, "give embeddings of one model")
         self.dimensions = sizes[0] // 2 if sizes else 1
-        self._parts, self._place_N = list[Array](), np.full(len(column), -1)
-        start = found_before = 0
+        self._place_N = np.cumsum(np.asarray(column.is_valid())) - 1  # of rows that have one
+        self._parts = list[Array]()
         for chunk in column.chunks:
-            valid = np.flatnonzero(np.asarray(chunk.is_valid()))
-            self._place_N[start + valid] = found_before + np.arange(len(valid))
-            if len(valid):  # Those of null rows take no bytes.
+            if n := len(chunk) - chunk.null_count:  # Those of null rows take no bytes.
                 _, offsets, data = chunk.buffers()
-                ends = np.frombuffer(offsets, np.int64)[
-                    chunk.offset : chunk.offset + len(chunk) + 1
-                ]
+                rows = slice(chunk.offset, chunk.offset + len(chunk) + 1)
+                ends = np.frombuffer(offsets, np.int64)[rows]
                 raw = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
-                self._parts.append(raw.view(np.float16).reshape(len(valid), -1))
-            start += len(chunk)
-            found_before += len(valid)
-        self._starts = np.cumsum([0, *map(len, self._parts)])
+                self._parts.append(raw.view(np.float16).reshape(n, -1))
 
     def take(self, rows: Array) -> Array:
         """float32[R, D] of unit norm."""
-        place_R = self._place_N[rows]
-        part_R = np.searchsorted(self._starts, place_R, side="right") - 1
         taken = np.empty((len(rows), self.dimensions), np.float32)
-        for part in np.unique(part_R):
-            here = part_R == part
-            taken[here] = self._parts[part][place_R[here] - self._starts[part]]
+        take_rows(self._parts, self._place_N[rows], taken)
         taken /= np.linalg.norm(taken, axis=1, keepdims=True)
         return taken
 

@@ -45,15 +45,14 @@ class CurriculumFilter(PerStepOperator, Filter):
             raise ValueError("no stage begins at 0: nothing would be trained on at first")
         return self
 
-    def reads(self) -> Columns:
-        return (self.column,)
-
     def paths(self) -> Columns:
         return (self.column,)
 
     def decide(self, table: pa.Table) -> pa.Array:
         # All of them, so that a value of another type is found before training.
-        found = {s: matches({self.column: wanted}, table) for s, wanted in self.stages.items()}
+        found = {
+            s: matches({self.column: wanted}, table, "stages") for s, wanted in self.stages.items()
+        }
         if self.step is None:
             return drop({"other_stage": ~np.logical_or.reduce([*found.values()])})
         current = max(start for start in self.stages if start <= self.step.progress)

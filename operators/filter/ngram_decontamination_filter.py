@@ -307,23 +307,17 @@ _NAMES = (*_OF_PROMPTS, "text")
 _FORMATS = {"parquet": "parquet", "json": "json", "jsonl": "json", "csv": "csv"}
 
 
-_kept: dict[EvaluationSet, tuple[tuple[int, int] | None, _Questions]] = {}
-"""What was read in this process, with the time and size of the file."""
-
-
 def _questions(of: EvaluationSet) -> _Questions:
     """A file that has changed is read again."""
     try:
         found = os.stat(of.path)
-        state = found.st_mtime_ns, found.st_size
+        return _read(of, (found.st_mtime_ns, found.st_size))
     except OSError:
-        state = None
-    if of not in _kept or _kept[of][0] != state:
-        _kept[of] = state, _read(of)
-    return _kept[of][1]
+        return _read(of, None)
 
 
-def _read(of: EvaluationSet) -> _Questions:
+@lru_cache(maxsize=64)
+def _read(of: EvaluationSet, state: tuple[int, int] | None) -> _Questions:
     needs("an evaluation set", "rejuice[hub]", "datasets")
     import datasets
 

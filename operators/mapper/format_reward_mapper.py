@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from ..arrow_compute import pc
 from ..chats import continued
-from ..columns import component, component_columns, is_text, until_closed
+from ..columns import component, component_columns, flat, is_text, until_closed
 from ..errors import DataError
 from ..operator import Columns, Mapper
 
@@ -67,7 +67,10 @@ class FormatRewardMapper(Mapper):
         return component_columns("format")
 
     def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
-        responses = _texts(table)
+        responses = flat(table["response"])
+        if not (is_text(responses.type) or pa.types.is_null(responses.type)):
+            found = f"column 'response' is {responses.type}, not text"
+            raise DataError(found, "give the responses as strings")
         texts = continued(self.response_prefix, responses.to_pylist())
         right_N = self._right([text or "" for text in texts])
         missing = pc.if_else(pc.is_null(responses), "no_response", pa.scalar(None, pa.string()))
@@ -97,11 +100,8 @@ def is_tagged(text: str, marks: Sequence[tuple[str, str]]) -> bool:
         return False
     # All marks occur. If there are only as many `<` as marks, none can occur twice; otherwise, as
     # with `a < b`, count each of them.
-    return text.count("<") == 2 * len(marks) or _each_once(text, marks)
-
-
-def _each_once(text: str, marks: Sequence[tuple[str, str]]) -> bool:
-    return all(text.count(mark) == 1 for pair in marks for mark in pair)
+    each_once = (text.count(mark) == 1 for pair in marks for mark in pair)
+    return text.count("<") == 2 * len(marks) or all(each_once)
 
 
 def has_one_box(text: str) -> bool:
@@ -114,11 +114,3 @@ def has_one_box(text: str) -> bool:
 
 def _blank(text: str) -> bool:
     return not text or text.isspace()
-
-
-def _texts(table: pa.Table) -> pa.Array:
-    column = table["response"]
-    kind = column.type
-    if not (is_text(kind) or pa.types.is_null(kind)):
-        raise DataError(f"column 'response' is {kind}, not text", "give the responses as strings")
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, pa.string())

@@ -15,7 +15,7 @@ from pydantic import Field, PositiveInt
 from ..arrow_compute import pc
 from ..columns import flat
 from ..errors import DataError
-from ..groups import Array, Groups, stable_order
+from ..groups import Array, Groups
 from ..operator import Columns, Mapper
 from ..training_step import NEVER, PROMPT_ROW, PerStepOperator, last_visits
 
@@ -81,8 +81,9 @@ class HistoryMapper(PerStepOperator, Mapper):
 
     def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
         if self.step is None:
-            state = "" if self.run is None else _state(self.run)[0]
-            names, visits = _numbered(self.run, state)
+            encoded = flat(self.earlier()["prompt_id"]).dictionary_encode()
+            names, numbers = encoded.dictionary, encoded.indices.cast(pa.int64())
+            visits = self.earlier().append_column(PROMPT_ROW, numbers)
             found_N = pc.index_in(flat(table["prompt_id"].cast(pa.string())), value_set=names)
             row_N = np.asarray(found_N.fill_null(len(names)))
             now = 0
@@ -153,15 +154,6 @@ def _visits(run: str, state: str) -> pa.Table:
     return table.set_column(table.column_names.index("step"), "step", from_last)
 
 
-@lru_cache(maxsize=4)
-def _numbered(run: str | None, state: str) -> tuple[pa.Array, pa.Table]:
-    """The ids of the prompts that an earlier run visited, and its visits, numbered."""
-    visits = VISITS.empty_table() if run is None else _visits(run, state)
-    encoded = flat(visits["prompt_id"]).dictionary_encode()
-    numbers = encoded.indices.cast(pa.int64())
-    return encoded.dictionary, visits.append_column(PROMPT_ROW, numbers)
-
-
 def summary(visits: pa.Table, last: int, discount: float) -> _History:
     """What visits, in the order of their steps, say of each prompt: `last` of them count for the
     mean pass rate, each `discount` times as much as the next."""
@@ -169,7 +161,7 @@ def summary(visits: pa.Table, last: int, discount: float) -> _History:
     table = visits if answered_V.all() else visits.filter(pa.array(answered_V))
     code_V = np.asarray(table[PROMPT_ROW])
     # The visits of a prompt together, in their order.
-    order_V = stable_order(code_V)
+    order_V = np.argsort(code_V, kind="stable")
     groups = Groups.of_column(pa.array(code_V[order_V]))
     left_V = groups.sizes_G[groups.codes_N] - groups.position()  # 1: the last visit of a prompt
     is_last_V = left_V == 1

@@ -14,7 +14,6 @@ from ..arrow_compute import pc
 from ..chats import continued
 from ..columns import alternatives, at_path, columns_of, component
 from ..errors import DataError
-from ..groups import Array
 from ..operator import Columns, Mapper, drop
 
 if TYPE_CHECKING:
@@ -127,27 +126,22 @@ class MathVerifyMapper(Mapper):
         ungradable = _ungradable(responses, references, types)
         # The answer is extracted even if there is no reference to compare it with.
         references = pc.if_else(ungradable.is_null(), references, pa.scalar(None, pa.string()))
-        rows = np.flatnonzero(np.asarray(responses.is_valid()))
         verdicts = verify_batch(
-            continued(self.response_prefix, responses.take(pa.array(rows)).to_pylist()),
-            references.take(pa.array(rows)).to_pylist(),
-            answer_types=[types[row] for row in rows.tolist()],
+            continued(self.response_prefix, responses.to_pylist()),
+            references.to_pylist(),
+            answer_types=types,
             **self.conventions(),
         )
-        slugs = _scatter([verdict.verdict for verdict in verdicts], rows, table.num_rows)
+        null_N = np.asarray(responses.is_null())
+        slugs = pa.array([verdict.verdict for verdict in verdicts], pa.string(), mask=null_N)
+        answers = pa.array([verdict.answer for verdict in verdicts], pa.string(), mask=null_N)
         failures = ["verifier_error", *(["timeout"] if self.on_timeout == "missing" else [])]
         failed = pc.is_in(slugs, pa.array(failures))
         no_verdict = pc.if_else(failed, slugs, pa.scalar(None, pa.string()))
         correct_N = np.asarray(pc.fill_null(pc.equal(slugs, "correct"), False))
-        return {
-            "verdict": slugs,
-            "extracted_answer": _scatter([each.answer for each in verdicts], rows, table.num_rows),
-            **component(
-                "accuracy",
-                np.where(correct_N, self.right, self.wrong),
-                pc.coalesce(ungradable, no_verdict),
-            ),
-        }
+        values_N = np.where(correct_N, self.right, self.wrong)
+        accuracy = component("accuracy", values_N, pc.coalesce(ungradable, no_verdict))
+        return {"verdict": slugs, "extracted_answer": answers, **accuracy}
 
     def given_type(self) -> AnswerType | None:
         """The type of all references, as far as no column has another one."""
@@ -210,9 +204,3 @@ def _ungradable(
         "bad_reference": pa.array([reasons[pair] is not None for pair in pairs], pa.bool_()),
     }
     return drop(masks)
-
-
-def _scatter(values: list[str | None], rows: Array, n: int) -> pa.Array:
-    at_N = np.full(n, -1, np.int64)
-    at_N[rows] = np.arange(len(rows))
-    return pa.array(values, pa.string()).take(pa.array(at_N, mask=at_N < 0))

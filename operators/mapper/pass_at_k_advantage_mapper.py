@@ -48,7 +48,7 @@ class PassAtKAdvantageMapper(Operator):
 
     @classmethod
     def name(cls) -> str:
-        """As pass@k is written elsewhere."""
+        """The recipe key, as pass@k is written elsewhere."""
         return "pass_at_k_advantage_mapper"
 
     def reads(self) -> Columns:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
@@ -18,7 +17,6 @@ from ..chats import Chats, Message, chats_of, fill, prompt_ids, prompts_of
 from ..columns import (
     as_text,
     at_path,
-    columns_of,
     has_box,
     is_list,
     is_text,
@@ -112,9 +110,6 @@ class PromptTemplateMapper(Operator):
         if self.reference is None and self.reference_pattern is not None:
             raise ValueError("reference_pattern needs a reference column")
         return self
-
-    def reads(self) -> Columns:
-        return columns_of(self.paths())
 
     def paths(self) -> Columns:
         reference = [] if self.reference is None else [self.reference]
@@ -242,7 +237,8 @@ class PromptTemplateMapper(Operator):
     def _one(self, text: str | None) -> str:
         """The reference in a text, empty where it has none."""
         if self.reference_pattern is not None:
-            text = _last_match(re.compile(self.reference_pattern), text)
+            matches = list(re.finditer(self.reference_pattern, text or ""))
+            text = matches[-1][min(1, matches[-1].re.groups)] if matches else None
         elif self.reference_form != "text" and text is not None and has_box(text):
             text = last_box(text)
         elif self.reference_form == "boxed":
@@ -278,11 +274,6 @@ class PromptTemplateMapper(Operator):
             f" (its {self.question}: {values[self.question]})",
             right,
         )
-
-
-def _last_match(pattern: re.Pattern[str], text: str | None) -> str | None:
-    matches = deque(pattern.finditer(text or ""), maxlen=1)
-    return matches[0][min(1, pattern.groups)] if matches else None
 
 
 def _excerpt(value: Any) -> str:

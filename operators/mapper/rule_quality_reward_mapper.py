@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Mapping
 from functools import cache
+from math import isqrt
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -13,13 +16,14 @@ from typing_extensions import Self
 
 from ..columns import flat
 from ..errors import DataError
-from ..groups import Array, mix
+from ..groups import Array
 from ..operator import Columns, Mapper, drop
 from ..servers.verdict import LEAST, MOST, WRITTEN, quality_columns
 from ..text.embedding import usable_texts
 from ..text.equations import arithmetic
-from ..text.tokens import Text, blocks, texts_of
+from ..text.tokens import texts_of
 
+_WORD = re.compile(r"[^ \t\n]+")
 Share = Annotated[float, Field(ge=0, le=1)]
 Dimension = Literal["length", "repetition", "special_characters", "arithmetic"]
 
@@ -130,128 +134,35 @@ def _arithmetic(texts: pa.Array) -> Array:
     return score_N
 
 
-# --- Statistics of texts as in Data-Juicer's filters, computed on Arrow's bytes -------
-#
-#     strings ──> blocks of bytes ──> code points ──> one figure for each text
-#
-# Each function names the filter with the same statistic; the numbers are equal.
-
-_ODD = 0xD6E8FEB86659FD93
-_BREAKS = np.isin(np.arange(256), [ord(c) for c in " \t\n"])
-
-
-class Points(NamedTuple):
-    """The code points of a block of N texts, with a newline after each."""
-
-    codes_C: Array  # uint32
-    starts_N: Array  # int64, where each text begins
-    sizes_N: Array  # int64, its characters, without the newline
+# --- Statistics of texts as in Data-Juicer's filters; the numbers are equal -----------
 
 
 class Statistics(NamedTuple):
-    words_N: Array  # int64, number of words
-    repetition_N: Array  # float64, share of character n-grams that repeat, see `repetition`
-    special_N: Array  # float64, share of special characters
+    words_N: Array
+    repetition_N: Array
+    special_N: Array
 
 
 def statistics(texts: pa.Array, n: int) -> Statistics:
-    parts = [
-        (words(block), repetition(points, n), special_share(points))
-        for block, points in _blocks(texts)
-    ]
-    empty = (np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
-    return Statistics(*map(np.concatenate, zip(empty, *parts, strict=True)))
+    rows = [_statistics(text or "", n) for text in texts.to_pylist()]
+    return Statistics(*np.array(rows, np.float64).reshape(-1, 3).T)
 
 
-def _blocks(texts: pa.Array) -> Iterator[tuple[Text, Points]]:
-    for block in blocks(texts):
-        yield block, _points(block)
+def _statistics(text: str, n: int) -> tuple[int, float, float]:
+    """The words of `words_num_filter` before it discards those without a letter: in `12 + 5 = 17`
+    it finds none, and here there are 5. Then `char_rep_ratio` of `character_repetition_filter`, and
+    `special_char_ratio` of `special_characters_filter`, 0 in an empty text."""
+    special = len(text) - sum(map(len, ordinary_runs().findall(text)))
+    return len(_WORD.findall(text)), _repetition(text, n), special / max(len(text), 1)
 
 
-def _points(block: Text) -> Points:
-    bytes_B, offsets_N1 = block
-    if bytes_B.max(initial=0) < 0x80:
-        return Points(bytes_B.astype(np.uint32), offsets_N1[:-1], np.diff(offsets_N1) - 1)
-    codes_C = np.frombuffer(bytes_B.tobytes().decode().encode("utf-32-le"), np.uint32)
-    begun_B1 = np.concatenate([[0], np.cumsum((bytes_B & 0xC0) != 0x80)])
-    ends_N1 = begun_B1[offsets_N1]
-    return Points(codes_C, ends_N1[:-1], np.diff(ends_N1) - 1)
-
-
-def words(block: Text) -> Array:
-    """Separated by spaces, tabs and newlines: the words of Data-Juicer's `words_num_filter` before
-    it discards those without a letter. In `12 + 5 = 17` it finds none, and here there are 5."""
-    break_B = _BREAKS[block.bytes_B]
-    begins_B = ~break_B
-    begins_B[1:] &= break_B[:-1]  # A newline stands before each text but the first.
-    return _sums(begins_B, block.offsets_N1[:-1])
-
-
-def special_share(points: Points) -> Array:
-    """`special_char_ratio` of Data-Juicer's `special_characters_filter`. Digits and white space are
-    special; 0 in an empty text."""
-    # Without the final newline, which is one.
-    count_N = _sums(_special()[points.codes_C], points.starts_N) - 1
-    return _share(count_N, points.sizes_N)
-
-
-def repetition(points: Points, n: int) -> Array:
-    """Share of n-grams that repeat: `char_rep_ratio` of `character_repetition_filter`.
-
-    With d distinct n-grams of n characters, of which r occur more than once: the occurrences of the
-    min(floor(sqrt(d)), r) most frequent ones, divided by all; 0 if there is no n-gram. n-grams are
-    compared by hashes of about 50 bits.
-    """
-    texts = len(points.sizes_N)
-    counts_N = np.maximum(points.sizes_N - n + 1, 0)
-    rows_T, places_T = _places(points.starts_N, counts_N)
-    row_bits = max(texts - 1, 1).bit_length()
-    keys_T = (rows_T.astype(np.uint64) << np.uint64(64 - row_bits)) | (
-        _hashes(points.codes_C, n)[places_T] >> np.uint64(row_bits)
-    )
-    keys_T.sort()
-    starts_D = np.flatnonzero(np.concatenate([[True], keys_T[1:] != keys_T[:-1]])[: len(keys_T)])
-    often_D = np.diff(starts_D, append=len(keys_T))
-    rows_D = (keys_T[starts_D] >> np.uint64(64 - row_bits)).astype(np.int64)
-    distinct_N = np.bincount(rows_D, minlength=texts)
-    rows_R, often_R = rows_D[often_D > 1], often_D[often_D > 1]
-    by_row = np.lexsort((-often_R, rows_R))
-    rows_R, often_R = rows_R[by_row], often_R[by_row]
-    repeated_N = np.bincount(rows_R, minlength=texts)
-    rank_R = np.arange(len(rows_R)) - (np.cumsum(repeated_N) - repeated_N)[rows_R]
-    top_R = rank_R < np.sqrt(distinct_N).astype(np.int64)[rows_R]
-    return _share(np.bincount(rows_R[top_R], often_R[top_R], minlength=texts), counts_N)
-
-
-def _places(starts_N: Array, counts_N: Array) -> tuple[Array, Array]:
-    """The `counts` positions from each start on, and the row of each."""
-    rows_T = np.repeat(np.arange(len(starts_N)), counts_N)
-    before_N = np.cumsum(counts_N) - counts_N
-    return rows_T, np.arange(len(rows_T)) + (starts_N - before_N)[rows_T]
-
-
-def _hashes(codes_C: Array, n: int) -> Array:
-    """The n characters from each position on, uint64[C]; fewer at the end."""
-    values_C = mix((codes_C + np.uint32(1)).astype(np.uint64) * np.uint64(_ODD))
-    hashes_C = values_C.copy()
-    for ahead in range(1, min(n, len(codes_C))):
-        hashes_C *= np.uint64(_ODD)
-        hashes_C[:-ahead] += values_C[ahead:]
-    return mix(hashes_C)
-
-
-def _sums(values: Array, starts_N: Array) -> Array:
-    return np.add.reduceat(values, starts_N, dtype=np.int64)
-
-
-def _share(part_N: Array, whole_N: Array) -> Array:
-    share_N: Array = part_N / np.maximum(whole_N, 1)
-    return share_N
-
-
-@cache
-def _special() -> Array:
-    return special_characters()
+def _repetition(text: str, n: int) -> float:
+    """With d distinct n-grams of n characters, of which r occur more than once: the occurrences of
+    the min(floor(sqrt(d)), r) most frequent ones, divided by all; 0 if there is no n-gram."""
+    count = max(len(text) - n + 1, 0)
+    grams = Counter([text[at : at + n] for at in range(count)])
+    often = sorted((each for each in grams.values() if each > 1), reverse=True)
+    return sum(often[: isqrt(len(grams))]) / max(count, 1)
 
 
 # --- The special characters of Data-Juicer, as code points ----------------------------
@@ -285,10 +196,8 @@ fd3e-fd3f feff ff01 ff08-ff09 ff0c ff0e ff11 ff1a-ff1b ff1f ff3e ff5e fffc-fffd 
 """
 
 
-def special_characters() -> Array:
-    """Whether a code point is special, bool[0x110000]."""
-    special = np.zeros(0x110000, bool)
-    for part in _RANGES.split():
-        first, _, last = part.partition("-")
-        special[int(first, 16) : int(last or first, 16) + 1] = True
-    return special
+@cache
+def ordinary_runs() -> re.Pattern[str]:
+    ends = (part.partition("-") for part in _RANGES.split())
+    ranges = (rf"\U{int(low, 16):08x}-\U{int(high or low, 16):08x}" for low, _, high in ends)
+    return re.compile(f"[^{''.join(ranges)}]+")

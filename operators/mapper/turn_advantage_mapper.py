@@ -100,7 +100,7 @@ class TurnAdvantageMapper(Operator):
         if self.style == "outcome":
             advantage_N = numbers(table, "advantage")
             left_P = turns.counts_N[turns.row_P] - 1 - turns.place_P
-            known_N = np.isfinite(advantage_N) & turns.there_N
+            known_N = np.isfinite(advantage_N) & (turns.counts_N > 0)
             found_P = self.gamma**left_P * np.where(known_N, advantage_N, 0.0)[turns.row_P]
             return Change({"turn_advantage": turns.lists(found_P, known_N)})
         return_P, known_N = self._returns(table, turns)
@@ -109,7 +109,7 @@ class TurnAdvantageMapper(Operator):
             advantage_N = numbers(table, "advantage")
             known_N &= np.isfinite(advantage_N)
             known_P = known_N[turns.row_P]
-            state_P = turns.observed() if self.states is None else _named(table, turns, self.states)
+            state_P = turns.observed() if self.states is None else turns.named(table, self.states)
             distance_P = _within(groups.codes_N[turns.row_P], state_P, return_P, known_P)
             own_P = np.where(known_N, advantage_N, 0.0)[turns.row_P]
             found_P = own_P + self.step_weight * distance_P
@@ -127,7 +127,7 @@ class TurnAdvantageMapper(Operator):
 
     def _returns(self, table: pa.Table, turns: _Turns) -> tuple[Array, Array]:
         """G of each turn, float64[P], and which rows have all that it needs, bool[N]."""
-        known_N = turns.there_N.copy()
+        known_N = turns.counts_N > 0
         reward_P = np.zeros(len(turns.row_P))
         if self.turn_rewards is not None:
             reward_P, given_N = turns.values(table, self.turn_rewards)
@@ -148,26 +148,15 @@ class TurnAdvantageMapper(Operator):
 
 
 class _Turns(NamedTuple):
-    """The turns of the policy in a table, one row after the other; P of them.
+    """The turns of the policy in a table, one row after the other; P of them. R are all turns, also
+    those of tools and frozen models."""
 
-    Attributes:
-        counts_N: int64, how many a row has.
-        there_N: bool, whether it has any.
-        row_P: int64, the row of each.
-        place_P: int64, its place in the row, from 0.
-        policy_R: bool, of all R turns, those of tools and frozen models too, which are the
-            policy's.
-        seen: string[R], the observation or the text of each of all turns.
-        all_row_R: int64, the row of each of all turns.
-    """
-
-    counts_N: Array
-    there_N: Array
-    row_P: Array
-    place_P: Array
-    policy_R: Array
-    seen: pa.Array
-    all_row_R: Array
+    counts_N: Array  # int64, how many a row has
+    row_P: Array  # int64, the row of each
+    place_P: Array  # int64, its place in the row, from 0
+    policy_R: Array  # bool, which are the policy's
+    seen: pa.Array  # string[R], the observation or the text of each
+    all_row_R: Array  # int64, the row of each
 
     @classmethod
     def of(cls, table: pa.Table) -> _Turns:
@@ -187,7 +176,7 @@ class _Turns(NamedTuple):
         counts_N = np.bincount(row_P, minlength=len(lists))
         starts_N = np.cumsum(counts_N) - counts_N
         place_P = np.arange(len(row_P)) - starts_N[row_P]
-        return cls(counts_N, counts_N > 0, row_P, place_P, policy_R, seen, all_row_R)
+        return cls(counts_N, row_P, place_P, policy_R, seen, all_row_R)
 
     def lists(self, values_P: Array, known_N: Array) -> pa.Array:
         """list<float64>[N]; null where a row is not known."""
@@ -228,6 +217,14 @@ class _Turns(NamedTuple):
         place_P = (np.cumsum(length_N) - length_N)[self.row_P] + self.place_P
         return lists.flatten().take(pa.array(place_P, mask=~given_N[self.row_P]))
 
+    def named(self, table: pa.Table, name: str) -> Array:
+        """Hashes of the strings of turns in a column, uint64[P]."""
+        items = self.items(table, name)
+        if is_text(items.type) or pa.types.is_null(items.type):
+            return hash_each(items.cast(pa.string()))
+        found = f"column '{name}' has lists of {items.type}"
+        raise DataError(found, "name a column with lists of strings")
+
     def observed(self) -> Array:
         """Hashes of what was seen since the turn of the policy before, in order, uint64[P]."""
         at_R = np.arange(len(self.policy_R))
@@ -243,15 +240,6 @@ class _Turns(NamedTuple):
         state_P = np.zeros(len(self.row_P), np.uint64)
         np.add.at(state_P, next_R[seen_R], hash_R[seen_R])
         return state_P
-
-
-def _named(table: pa.Table, turns: _Turns, name: str) -> Array:
-    items = turns.items(table, name)
-    if not (is_text(items.type) or pa.types.is_null(items.type)):
-        raise DataError(
-            f"column '{name}' has lists of {items.type}", "name a column with lists of strings"
-        )
-    return hash_each(items.cast(pa.string()))
 
 
 def _within(

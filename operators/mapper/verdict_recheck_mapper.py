@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from ..verifier.pool import shared_pool
 from ..workers import usable_cores
 
 _GRADED = ("correct", "wrong_answer")
+_Graded = tuple[str, str, str]  # response, answer, reference
 
 
 class VerdictRecheckMapper(Operator):
@@ -80,38 +81,29 @@ class VerdictRecheckMapper(Operator):
             chosen_N = chosen_N & (uniform_N(table, seed=self.seed, salt=self.name()) < self.share)
         rows = pa.array(np.flatnonzero(chosen_N))
         values = zip(*(text.take(rows).to_pylist() for text in texts), strict=True)
-        slugs = pa.array(self._recheck([_Graded(*each) for each in values]), pa.string())
+        slugs = pa.array(self._recheck(list(values)), pa.string())
         recheck = slugs.take(pa.array(np.cumsum(chosen_N) - 1, mask=~chosen_N))
         return Change({"recheck": recheck}, notes=_notes(verdicts, recheck))
 
     def _recheck(self, graded: Sequence[_Graded]) -> list[Slug | None]:
-        found: dict[_Graded, Slug] = {}
-        gradable = list[_Graded]()
-        for each in dict.fromkeys(graded):
-            if check_reference(each.reference):
-                found[each] = "verifier_error"
-            # The limits apply to the answer, not to the whole response.
-            elif not refusal(each.answer):
-                gradable.append(each)
-        if gradable:
+        """The verdict of math-verify on each, None if it is not checked."""
+        distinct = dict.fromkeys(graded)
+        found: dict[_Graded, Slug] = dict.fromkeys(
+            (each for each in distinct if check_reference(each[2])), "verifier_error"
+        )
+        # The limits apply to the answer, not to the whole response.
+        gradable = [each for each in distinct if each not in found and not refusal(each[1])]
+        pairs = [
+            (f"${answer}$" if response.strip() == answer else response, reference)
+            for response, answer, reference in gradable
+        ]
+        if pairs:
             workers = usable_cores()
-            pairs = [(each.text(), each.reference) for each in gradable]
             outcomes = shared_pool(workers).run(
                 pairs, timeout=self.timeout, workers=workers, rule="math_verify"
             )
-            slugs = (outcome.slug for outcome in outcomes)
-            found.update(zip(gradable, slugs, strict=True))
+            found |= zip(gradable, (outcome.slug for outcome in outcomes), strict=True)
         return [found.get(each) for each in graded]
-
-
-class _Graded(NamedTuple):
-    response: str
-    answer: str
-    reference: str
-
-    def text(self) -> str:
-        bare = self.response.strip() == self.answer
-        return f"${self.answer}$" if bare else self.response
 
 
 def _notes(verdicts: pa.Array, recheck: pa.Array) -> dict[str, float]:

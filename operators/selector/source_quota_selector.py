@@ -55,7 +55,7 @@ class SourceQuotaSelector(PerStepOperator):
     }
 
     def reads(self) -> Columns:
-        return (self.column, *((_TOKENS,) if self.unit == "tokens" else ()))
+        return (*super().reads(), *((_TOKENS,) if self.unit == "tokens" else ()))
 
     def paths(self) -> Columns:
         return (self.column,)

@@ -8,17 +8,11 @@ from typing import NamedTuple
 
 
 class Conventions(NamedTuple):
-    """What is equal where either reading is fine.
+    """What is equal where either reading is fine."""
 
-    Attributes:
-        worked_out: whether an equal value is not enough: a numeral asks for a numeral.
-        tolerance: of a number or amount, relative to the reference.
-        ordered_lists: whether a list has an order.
-    """
-
-    worked_out: bool = True
-    tolerance: float | None = None
-    ordered_lists: bool = False
+    worked_out: bool = True  # an equal value is not enough: a numeral asks for a numeral
+    tolerance: float | None = None  # of a number or amount, relative to the reference
+    ordered_lists: bool = False  # whether a list has an order
 
     def is_near(self, answer: Fraction, reference: Fraction) -> bool:
         tolerance = Fraction(str(self.tolerance or 0))
@@ -34,14 +28,8 @@ class Mention(NamedTuple):
 
 
 class AnswerRules(NamedTuple):
-    """What a type is.
-
-    Attributes:
-        takes: whether a reference, stripped, is a value of this type and nothing else.
-        mentions: the values in a text, in their order, each as long as it can be.
-        equal: whether a value answers that of the reference; the first is of the answer.
-    """
+    """What a type is; a reference of it is stripped, and nothing else than one value."""
 
     takes: Callable[[str], bool]
-    mentions: Callable[[str], list[Mention]]
-    equal: Callable[[Hashable, Hashable], bool]
+    mentions: Callable[[str], list[Mention]]  # in their order, each as long as it can be
+    equal: Callable[[Hashable, Hashable], bool]  # the first is of the answer

@@ -321,18 +321,14 @@ _TAG = re.compile("<[/A-Za-z]")
 
 
 class AnswerPlace(NamedTuple):
-    """A part of a response that gives its answer.
+    """A part of a response that gives its answer, from `start` to `end`.
 
-    Attributes:
-        text: without the marks around it.
-        rule: `boxed`, `answer_tag`, `marked_line`, `fence`, `keyword` or `last_line`.
-        rest: what is in a box, a tag or a fence as it is written; else the text from where the
-            place begins to the end of the response.
-        start, end: characters of the response that the place is.
+    `rest` is what is in a box, a tag or a fence as it is written; else the text from where the
+    place begins to the end of the response.
     """
 
-    text: str
-    rule: str
+    text: str  # without the marks around it
+    rule: str  # `boxed`, `answer_tag`, `marked_line`, `fence`, `keyword` or `last_line`
     rest: str
     start: int
     end: int

@@ -404,7 +404,7 @@ _COMPARISON = re.compile(r"\s*(=|<|>|\\(?:le|ge|ne)(?![a-zA-Z]))\s*")
 
 
 def equivalent(answer: str, reference: str) -> bool:
-    """Equal in structure, numbers and expressions; a ValueError: the reference cannot be parsed."""
+    """Equal in structure, numbers and expressions. A ValueError: the reference cannot be parsed."""
     return same(plain(answer), plain(reference), _same_leaf)
 
 

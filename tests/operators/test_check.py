@@ -592,8 +592,8 @@ class OneTable(RowByRowMapper):
 
 
 def test_tables_side_by_side_are_checked():
-    breaks(OfOtherTable(), "finishes row 0 of table 0: see process_chunks()")
-    breaks(OneTable(), "leaves out 6 rows of two tables: see process_chunks()")
+    breaks(OfOtherTable(), "finishes row 0, a second time: see process_chunks()")
+    breaks(OneTable(), "leaves out row 0 of the 12 that it was asked for: see process_chunks()")
 
 
 class ReadsMore(RowByRowMapper):
@@ -602,7 +602,7 @@ class ReadsMore(RowByRowMapper):
 
 
 def test_rows_that_were_not_requested():
-    breaks(LeavesOut(), "leaves out row 2 of the 6 that it was asked for")
+    breaks(LeavesOut(), "leaves out row 2 of the 6 that it was asked for: see process_rows()")
     breaks(Repeats(), "finishes row 0, a second time: see process_rows()")
     breaks(DoesAll(), "finishes row 4, which it was not asked for: see process_rows()")
 

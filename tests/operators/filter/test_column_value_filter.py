@@ -36,6 +36,10 @@ def test_integers_and_booleans():
     assert reasons([True, False, None], drop=[False]) == [None, "value_dropped", "missing_value"]
 
 
+def test_whole_numbers_of_a_column_of_floats():
+    assert reasons([0.0, 1.5, None], keep=[0]) == [None, "value_not_kept", "missing_value"]
+
+
 def test_dictionary_and_large_strings():
     column = pa.array(["a", "b", None])
     expected = [None, "value_not_kept", "missing_value"]
@@ -60,17 +64,17 @@ def test_an_integer_too_wide_for_the_column_is_in_no_row():
         (
             ["1"],
             [1],
-            "column 'task' is string, and cannot contain 1; give values of type str",
+            "keep compares column 'task', which is string, with 1; give values of the column's type",
         ),
         (
             [1],
             [True],
-            "column 'task' is int64, and cannot contain True; give values of type int",
+            "keep compares column 'task', which is int64, with True; give values of the column's type",
         ),
         (
-            [1.5],
+            [[1.5]],
             [1],
-            "column 'task' is double, not a string, integer or boolean; name such a column",
+            "keep compares column 'task', which is list<item: double>, with 1; give values of the column's type",
         ),
     ],
 )

@@ -35,3 +35,10 @@ def test_offline_every_stage_counts():
 def test_stages_that_are_none_are_refused(stages, found):
     with pytest.raises(ValidationError, match=found):
         CurriculumFilter(column="level", stages=stages)
+
+
+def test_the_column_may_be_a_field():
+    step = CurriculumFilter(column="extra_info.level", stages={0: 1})
+    assert step.reads_of({"extra_info"}) == ["extra_info"]
+    rows = pa.table({"extra_info": [{"level": 1}, {"level": 2}]})
+    assert step.apply(rows).reasons.to_pylist() == [None, "other_stage"]

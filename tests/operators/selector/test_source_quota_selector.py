@@ -123,3 +123,10 @@ def test_quotas_of_any_size_and_of_numbers_are_read():
 def test_quotas_that_are_none_are_refused(quotas, found):
     with pytest.raises(ValidationError, match=found):
         SourceQuotaSelector(quotas=quotas)
+
+
+def test_the_source_may_be_a_field_of_a_column():
+    step = SourceQuotaSelector(column="extra_info.source", quotas={"a": 1})
+    assert step.reads_of({"extra_info"}) == ["extra_info"]
+    rows = pa.table({"extra_info": [{"source": name} for name in "aba"]})
+    assert step.apply(rows).reasons.to_pylist() == [None, "no_quota", None]
