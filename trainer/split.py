@@ -37,22 +37,8 @@ from ..operators.selector.replay_selector import ReplaySelector
 from ..operators.selector.source_quota_selector import SourceQuotaSelector
 from ..operators.training_step import RANK, PerStepOperator
 from ..pipelines.recipe.recipe import Recipe
-from ..pipelines.recipe.steps import (
-    Step,
-    compares_group,
-    credit_step,
-    gives_credit,
-    gives_reward,
-)
-from ..pipelines.recipe.train import (
-    ONE_SET,
-    TURN_MEAN,
-    Loss,
-    LossAggMode,
-    PolicyLoss,
-    Train,
-    default_aggregate,
-)
+from ..pipelines.recipe.steps import Step, compares_group, credit_step, gives_credit, gives_reward
+from ..pipelines.recipe.train import ONE_SET, TURN_MEAN, LossAggMode, Train, default_aggregate
 
 SAMPLES = {"prompt_token_ids", "response_token_ids", "response_logprobs"}
 """Columns that are large, and that are not used to judge an answer."""
@@ -60,22 +46,6 @@ REPLAYED = "replayed"
 """The part of a training step that has groups of earlier ones: its name, and that of its folder."""
 ACCURACY = "reward_accuracy"
 """The column by which validation grades."""
-_LOSS_OF: Mapping[str, PolicyLoss] = {
-    "clip_ratio_c": "vanilla",
-    "tau_pos": "sapo",
-    "tau_neg": "sapo",
-    "policy_loss.clip_cov_ratio": "clip_cov",
-    "policy_loss.clip_cov_lb": "clip_cov",
-    "policy_loss.clip_cov_ub": "clip_cov",
-    "policy_loss.kl_cov_ratio": "kl_cov",
-    "policy_loss.ppo_kl_coef": "kl_cov",
-}
-"""Keys of verl's actor that one of our losses reads."""
-_VERLS_LOSS = tuple(
-    f"actor_rollout_ref.actor.{name}"
-    for name in ("loss_agg_mode", "loss_scale_factor", "policy_loss.loss_mode", *_LOSS_OF)
-)
-"""Keys of verl that the mean over turns has no use for."""
 _GRADE = "add a verifier, such as math_verify_mapper, or leave the validation sets out"
 
 
@@ -274,19 +244,6 @@ def _check_loss(found: SplitRecipe, config: Train) -> None:
             f"loss.aggregate {TURN_MEAN} is a mean over turns, of which these responses have none",
             "leave it out, or sample with agent_rollout_mapper",
         )
-    ignored = [key for key in config.verl_keys if key in _VERLS_LOSS]
-    if ignored and loss_agg_mode(found, config) == TURN_MEAN:
-        raise RecipeError(
-            f"{ignored[0]} is of verl's loss, and loss.aggregate {TURN_MEAN} has another",
-            "leave the key out, or choose one of verl's modes",
-        )
-    for name, policy in _LOSS_OF.items():
-        key = f"actor_rollout_ref.actor.{name}"
-        if key in config.verl_keys and config.loss != Loss() and config.loss.policy != policy:
-            raise RecipeError(
-                f"{key} is of loss {policy}, and {config.loss.policy} ignores it",
-                f"leave the key out, or set train.loss.policy to {policy}",
-            )
 
 
 def _check_schedule(found: SplitRecipe, config: Train) -> None:

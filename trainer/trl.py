@@ -281,8 +281,7 @@ def _content(message: Mapping[str, Any]) -> str:
     for name in message.keys() - {"role", "content"}:
         if message[name]:
             raise DataError(
-                f"a message has '{name}' beside its content",
-                "a recipe scores one whole text",
+                f"a message has '{name}' beside its content", "a recipe scores one whole text"
             )
     return content
 

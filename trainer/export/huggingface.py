@@ -145,11 +145,7 @@ def dataset_card(
 
 
 def _card(
-    dataset: AnyPath,
-    rows: Described,
-    data_files: str,
-    form: Format | None,
-    made: Converted | None,
+    dataset: AnyPath, rows: Described, data_files: str, form: Format | None, made: Converted | None
 ) -> Iterator[str]:
     report = Report.read(dataset) if (run_folder(dataset) / "report.json").exists() else None
     yield from ("---", "configs:", "- config_name: default", f"  data_files: {data_files}")

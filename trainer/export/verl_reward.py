@@ -54,9 +54,7 @@ class Scoring(NamedTuple):
         return f"Responses are scored by {steps}{f', without {lost}' if lost else ''}."
 
 
-def scoring(
-    steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[str], for_survivors: str = ""
-) -> Scoring:
+def scoring(steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[str]) -> Scoring:
     """The steps that give one response its reward.
 
     `grpo_advantage_mapper` is never among them: verl computes advantages itself.
@@ -71,10 +69,9 @@ def scoring(
         why = ", ".join(f"{name} {objection}" for name, objection in refused.items())
         enough = _enough_to_leave_out(steps, columns, leave_out, refused)
         flags = " ".join(f"--leave_out {name}" for name in enough)
-        kinds = {step.operator.kind for step in steps if step.name in refused}
-        drops = for_survivors and kinds != {Kind.MAPPER}
+        drops = any(x.operator.kind is not Kind.MAPPER for x in steps if x.name in refused)
         remedies = [
-            f"for the prompts that the filters leave, {for_survivors}" if drops else "",
+            "run the recipe and export the prompts that its filters leave" if drops else "",
             f"give {flags}" if flags else "",
             "train with `rejuice train`, which runs every step",
         ]

@@ -28,14 +28,7 @@ from ...pipelines.recipe.columns import checked_schema
 from ...pipelines.recipe.steps import Step
 from ..run import TrainingRun
 from ..split import HeldOutSet, grading_steps
-from .verl_config import (
-    ADDRESS,
-    check_keys,
-    defaults,
-    overrides,
-    own_overrides,
-    ray_address,
-)
+from .verl_config import ADDRESS, check_keys, defaults, overrides, own_overrides, ray_address
 
 
 def check_training(

@@ -21,13 +21,7 @@ from ...operators.columns import flat, numbers
 from ...operators.errors import DataError
 from ...operators.groups import Array
 from ...operators.mapper.history_mapper import VISITS, HistoryMapper
-from ...operators.training_step import (
-    PROMPT_ROW,
-    RANK,
-    PerStepOperator,
-    StepContext,
-    last_visits,
-)
+from ...operators.training_step import PROMPT_ROW, RANK, PerStepOperator, StepContext, last_visits
 from ...pipelines.recipe.steps import Step
 from ..run import TrainingRun
 from .curation import Curated, curate, format_drop_counts

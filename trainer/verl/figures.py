@@ -16,13 +16,7 @@ import pyarrow.parquet as pq
 
 from ...operators.agents.trajectory import FAILURES, TOOL, TOOL_SECONDS
 from ...operators.arrow_compute import pc
-from ...operators.columns import (
-    RIGHT,
-    WRONG,
-    flat,
-    numbers,
-    right_and_wrong,
-)
+from ...operators.columns import RIGHT, WRONG, flat, numbers, right_and_wrong
 from ...operators.groups import Array, Groups, hash_each
 from ...operators.importance import REPLAYED_FROM
 from ...operators.logs import redact, visible

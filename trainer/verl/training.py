@@ -37,14 +37,7 @@ from .. import metrics, saved
 from ..accuracy import of_graded_tasks, set_figures, with_accuracy
 from ..metrics import BEST, BEST_STEP
 from ..run import UPDATE, EarlyEnd, TrainingRun, errors_recorded, plan_step, write_early_end
-from ..split import (
-    ACCURACY,
-    REPLAYED,
-    HeldOutSet,
-    grading_and_credit,
-    grading_steps,
-    loss_agg_mode,
-)
+from ..split import ACCURACY, REPLAYED, HeldOutSet, grading_and_credit, grading_steps, loss_agg_mode
 from . import judging
 from .advantage import TrajectoryKey
 from .ahead import Ahead, NextGroups, age_figures, rows_of_prompts, too_old_line

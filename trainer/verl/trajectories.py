@@ -262,9 +262,7 @@ def read(
     keys = [key for key in tags if key == key.first]
     wanted = ["extra_fields"] if of_agents else [*_TOKENS.values()]
     data = tq.kv_batch_get(
-        keys=list(map(str, keys)),
-        partition_id=partition,
-        select_fields=[*wanted, "extra_info"],
+        keys=list(map(str, keys)), partition_id=partition, select_fields=[*wanted, "extra_info"]
     )
     index_N = np.array([plain(each)["index"] for each in data["extra_info"]], np.int64)
     session_N, uid_N = np.array([key.session for key in keys]), np.array([key.uid for key in keys])
