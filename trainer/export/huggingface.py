@@ -47,7 +47,6 @@ _FIGURES = ("verdict", "reward", "advantage")
 def export_hf(
     dataset: Path, folder: Path, form: Format | None = None, *, overwrite: bool = False
 ) -> Converted:
-    """Write a dataset to a folder, and its card."""
     needs("a Hugging Face dataset", "rejuice[hub]", "datasets")
     check_folder_is_free(folder, overwrite=overwrite)
     rows = read_rows(dataset)
@@ -69,7 +68,7 @@ def export_hf(
 
 
 def _write(table: pa.Table, folder: Path) -> None:
-    """Write rows as `load_dataset` and `load_from_disk` read them, without progress bars."""
+    """As `load_dataset` and `load_from_disk` read them, without progress bars."""
     import datasets
     from datasets.table import InMemoryTable
 
@@ -84,7 +83,6 @@ def _write(table: pa.Table, folder: Path) -> None:
 
 
 def _own_columns_left_out(dataset: Path, rows: pa.Table, made: pa.Table) -> list[str]:
-    """The columns that no step has written, and that the rows have lost."""
     known = {*ROW_CONTRACT, *written_columns(dataset), *made.column_names}
     return [name for name in rows.column_names if name not in known]
 
@@ -106,8 +104,6 @@ def _with_tools(made: Converted, tools: str | None) -> Converted:
 
 
 class Described(NamedTuple):
-    """What a card says of the rows of a dataset."""
-
     schema: pa.Schema  # of the rows
     rows: int  # how many they are
     prompts: int | None  # to how many prompts; None: they have no column `prompt_id`

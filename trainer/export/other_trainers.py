@@ -26,8 +26,6 @@ _Conversation: TypeAlias = list[dict[str, str]]
 
 
 class TrainerFiles(NamedTuple):
-    """What was written for a trainer."""
-
     what: str  # what it has, such as `pairs`
     size: int  # how many
     rows: int  # of how many rows
@@ -144,7 +142,7 @@ def export_llama_factory(
 
 
 def _sharegpt(prompts: Sequence[_Conversation], table: pa.Table) -> Iterator[dict[str, Any] | None]:
-    """Yield rows in the sharegpt format; None for those that LLaMA-Factory would skip."""
+    """None for those that LLaMA-Factory would skip."""
     names = [name for name in ("completion", "chosen", "rejected") if name in table.column_names]
     answers = zip(*(table[name].to_pylist() for name in names), strict=True)
     for prompt, row in zip(prompts, answers, strict=True):

@@ -31,8 +31,6 @@ floating point denies, and 0.1 + 0.2 does not beat 0.3."""
 
 
 class Converted(NamedTuple):
-    """A dataset in another format, and what was left out of it."""
-
     table: pa.Table  # the rows to write
     rows: int  # how many rows the dataset has
     left_out: Mapping[str, int] = {}  # how many rows of the dataset were left out, by reason
@@ -127,7 +125,6 @@ class Pairs:
     name: ClassVar[str] = "pairs"
 
     def convert(self, rows: pa.Table, *, tool_calls: bool = True) -> Converted:
-        """The pairs of each group, wherever its rows are."""
         check_columns(rows, "prompt_id", "reward")
         rows, masks, answers = _usable(rows, tool_calls)
         masks["no_prompt"] |= np.asarray(pc.is_null(rows["prompt_id"]))
@@ -256,7 +253,7 @@ def _split(rows: pa.Table, masks: Mapping[str, Array]) -> tuple[pa.Table, dict[s
 
 
 def _groups(prompt_ids: pa.ChunkedArray) -> list[Array]:
-    """The rows of each prompt, in the order in which prompts first occur."""
+    """In the order in which prompts first occur."""
     codes_N = np.asarray(flat(prompt_ids).dictionary_encode().indices)
     by_group = np.argsort(codes_N, kind="stable")
     starts_G = np.flatnonzero(np.diff(codes_N[by_group], prepend=-1))

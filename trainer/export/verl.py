@@ -71,8 +71,6 @@ def compute_score(
 
 
 class VerlExport(NamedTuple):
-    """What was written."""
-
     prompts: Mapping[str, int]  # how many there are, by split
     scoring: Scoring | None  # the steps that score, and those that were left out
     overrides: Mapping[str, Any]  # keys of verl and their values, with which it uses the export
@@ -80,7 +78,6 @@ class VerlExport(NamedTuple):
     found: Prompts | None = None  # of the rows of an export
 
     def sentences(self) -> Iterator[str]:
-        """What was left out, which steps score a response, and what verl needs besides."""
         if self.found is not None:
             yield from self.found.sentences()
         if self.scoring is not None:
@@ -246,7 +243,6 @@ def _overrides(
 
 
 def _copied(paths: Sequence[Path], folder: Path) -> list[str]:
-    """Copies of files that define operators, by names relative to `folder`."""
     names = list[str]()
     for number, path in enumerate(paths, 1):
         place = folder / OPERATORS / str(number)

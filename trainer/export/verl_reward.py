@@ -44,8 +44,6 @@ RESPONSE_COLUMNS = ("response_id", "response")
 
 
 class Scoring(NamedTuple):
-    """Which steps of a recipe run in verl's reward function, and which do not."""
-
     steps: tuple[Step, ...]  # the steps that run
     components: tuple[str, ...]  # reward components that are missing without them
 

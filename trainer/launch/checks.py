@@ -285,7 +285,6 @@ def check_temporary_folder(run: TrainingRun) -> None:
 
 
 def check_nodes(run: TrainingRun, look: Look = look) -> None:
-    """Check that each node of the Ray cluster sees the folder of the run, and has its files."""
     wanted, address = run.config.gpu.nodes, ray_address(run)
     if run.config.profile != "gpu" or (wanted == 1 and address == LOCAL):
         return

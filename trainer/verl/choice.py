@@ -67,8 +67,6 @@ def order(prompts: pa.Table, steps: Sequence[Step], context: StepContext) -> Pro
 
 
 class PromptChoice:
-    """Chooses the prompts of each step of a run whose recipe has steps that choose."""
-
     def __init__(self, run: TrainingRun) -> None:
         self._run, prompts = run, run.prompts("train")
         self._names = flat(prompts["prompt_id"].cast(pa.string()))
@@ -174,7 +172,6 @@ class PromptChoice:
         return table.replace_schema_metadata({_PROGRESS: repr(self._progress)})
 
     def figures(self) -> dict[str, float]:
-        """How many prompts were left, and what was dropped."""
         assert self._order is not None
         found = {"eligible": float(len(self._order.rows)), **self._order.curated.figures}
         return {f"choice/{name}": value for name, value in found.items()}

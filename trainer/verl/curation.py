@@ -79,8 +79,6 @@ def _at(operator: Operator, progress: float) -> Operator:
 
 
 class Curation:
-    """Runs steps on groups as they finish."""
-
     def __init__(self, steps: Sequence[Step], pool: ThreadPoolExecutor) -> None:
         barriers = [at for at, s in enumerate(steps) if s.operator.scope is Scope.DATASET]
         at = barriers[0] if barriers else len(steps)
@@ -105,7 +103,6 @@ class Curation:
 
 
 def curate(steps: Sequence[Step], rollouts: pa.Table) -> Curated:
-    """Run steps on rows that are all there."""
     log, verdicts, written = AuditLog(), Counter[str](), list[StepValues | None]()
 
     def run(step: Step, frame: Frame) -> StepResult:
@@ -156,7 +153,7 @@ def _joined(parts: Sequence[Curated]) -> Curated:
 
 
 def _own_values(step: Step, frame: Frame, change: Change, column: str) -> list[Any]:
-    """What a step wrote to the rows that it is about: others have what they had before."""
+    """Of the rows that it is about: others have what they had before."""
     written = change.columns[column]
     if step.operator.where is not None and change.parents is None:
         written = written.take(pa.array(matching_rows(step.operator, frame)))
@@ -263,8 +260,6 @@ _TOKENS = frozenset({"prompt_token_ids", "response_token_ids", "response_logprob
 
 
 class StepValues(NamedTuple):
-    """What a step wrote to some rows."""
-
     step: str  # its name
     response_ids: pa.ChunkedArray  # string[N], of the rows that it saw
     columns: Mapping[str, Any]  # what it wrote, each of N rows
@@ -282,8 +277,6 @@ class StepValues(NamedTuple):
 
 
 class RecordedStep(NamedTuple):
-    """What is on file of a step."""
-
     name: str  # of the step, as the decisions have it
     columns: Mapping[str, str]  # what it wrote, and the column of the file in which that is
     without: Sequence[str]  # columns that it took away

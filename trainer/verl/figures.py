@@ -328,8 +328,6 @@ def _cell(value: str | float | None) -> str:
 
 
 class Clock:
-    """Processor seconds of a thread, by what they were spent on."""
-
     def __init__(self) -> None:
         self._spent: dict[str, float] = {}
 
@@ -392,7 +390,7 @@ class StepFiles:
         self._written: Future[None] | None = None
 
     def keep(self, step: int, part: str, tables: Mapping[str, pa.Table], recipe: str) -> None:
-        """Write a step's folder; a step that is done again after a resume replaces it."""
+        """A step that is done again after a resume replaces its folder."""
         if not self._run.config.keep_rollouts:
             return
         self.wait()

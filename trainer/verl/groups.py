@@ -41,8 +41,6 @@ _NO_ROLLOUTS = pa.schema(
 
 
 class QueuedGroups:
-    """Groups whose rows are in TransferQueue."""
-
     def __init__(self) -> None:
         self.uids: set[str] = set()  # keys of their prompts there
         self.tags: dict[TrajectoryKey, dict[str, Any]] = {}  # of their rows there
@@ -80,10 +78,7 @@ class QueuedGroups:
 
 
 class PendingGroups(QueuedGroups):
-    """The groups of a step that are finished so far, while others are still sampled.
-
-    Of each prompt n trajectories were requested.
-    """
+    """Of each prompt n trajectories were requested."""
 
     def __init__(
         self,
@@ -251,8 +246,6 @@ def _is_of(curated: Curated, prompt_ids: pa.Array) -> Array:
 
 
 class StepPart(NamedTuple):
-    """Answers of a step, or judgements, and what became of them."""
-
     groups: QueuedGroups  # their groups
     rollouts: pa.Table  # as sampled
     curated: Curated  # what the recipe left of them, without untrainable rows if they train
@@ -263,7 +256,7 @@ class StepPart(NamedTuple):
 
     @property
     def tables(self) -> dict[str, pa.Table]:
-        """The tables that are kept of it, by the names of their files."""
+        """By the names of their files."""
         found = {"rollouts": self.rollouts}
         found |= {"curated": self.curated.table, "decisions": self.curated.decisions}
         found["values"] = self.values
@@ -406,7 +399,6 @@ def _outage(part: StepPart) -> str:
 
 
 def _mostly_without_signal(part: StepPart) -> bool:
-    """Whether at least half of the rows that were dropped are of groups without signal."""
     reasons = part.curated.decisions["reason"]
     found = pc.sum(pc.is_in(reasons, pa.array(sorted(_NO_SIGNAL)))).as_py() or 0
     return 0 < len(reasons) <= 2 * found

@@ -66,8 +66,6 @@ from .trajectories import AnyGroup, Slot, TrainedRows, plain, prompt_batch, put
 
 
 class StoredGroups(NamedTuple):
-    """The stored groups of a run, and the steps that give them credit."""
-
     table: pa.Table  # rows of a prompt are adjacent
     first_rows: dict[str, int]  # the first row of each prompt, by its id
     credit: tuple[Step, ...]  # none: the credit is stored as well
@@ -111,8 +109,6 @@ class StoredGroups(NamedTuple):
 
 
 class ReplayManager:
-    """verl's agent loop manager, for stored groups."""
-
     def __init__(self, run: Path, live: Any) -> None:
         self._live = live
         table = feather.read_table(run / "prompts" / "replay.arrow")
@@ -133,7 +129,6 @@ class ReplayManager:
         return cls(Path(settings.run), live)
 
     def generate_sequences(self, prompts: Any) -> None:
-        """Put the stored groups of the prompts; sample those that are held out."""
         batch = prompt_batch(prompts)
         if batch.partition == "val":
             self._live.generate_sequences(prompts)
@@ -159,7 +154,6 @@ def _trajectories(rows: list[dict[str, Any]]) -> TrajectoryGroup:
 
 
 def group_of(rows: list[dict[str, Any]]) -> Group:
-    """The stored responses to a prompt, rows by the names of their columns."""
     samples = tuple(
         Sample(
             row["response"],

@@ -154,7 +154,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             return self.choice.take(step, prompts, busy)
 
     def _train(self, number: int, groups_wanted: int) -> _Batch:
-        """Take a step of GRPO: sample, grade by the recipe, and give verl what can train."""
         if self.ahead is not None:
             self.ahead.begin(number)
         step = TrainingStep(self, number)
@@ -248,7 +247,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         return StoredGroups.open(self.run)
 
     def hand_over(self, rows: TrainedRows, *, rewards: bool = True) -> None:
-        """Write to TransferQueue what the update of some rows needs, and keep their credit."""
         updates = self.trainer.set_mini_batch_size(len(rows.keys), self.run.config.updates_per_step)
         of_turns = self.run.split.agents is not None
         write_trained(rows, "train", updates if of_turns else None, rewards=rewards)
@@ -306,7 +304,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         return self.pending("train", run.prompts("train"), grading, run.split.rollout.n, step)
 
     def steps_at(self, number: int) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-        """The steps that grade the answers of a step, and those that give credit."""
         return grading_and_credit(at_progress(self.run.split.after, self.run.progress(number)))
 
     def wait_for(
@@ -395,7 +392,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         return _batch("val", graded, tags), {}
 
     def _validated_enough(self, figures: Mapping[str, float]) -> str:
-        """Why a validation ends training; empty if it does not."""
         config, stop = self.run.config, self.run.config.stop
         own = {**figures, "accuracy": figures.get(config.validation_figures[0], math.nan)}
         reached = {name: own.get(name, math.nan) for name in stop.at}
@@ -422,7 +418,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
     def _graded(
         self, step: int, held_out: HeldOutSet, groups: PendingGroups
     ) -> tuple[list[TrajectoryKey], dict[str, float]]:
-        """The responses of a validation set that have an accuracy, as rows of TransferQueue."""
         rollouts, curated = groups.close()
         table, ungraded = curated.table, rollouts.num_rows
         if table.num_rows:
@@ -441,8 +436,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
 
 
 class TrainingStep:
-    """A step of training, from what is sampled to what trains."""
-
     def __init__(self, buffer: RecipeBuffer, number: int) -> None:
         self._start, self._waited, self._clock = time.perf_counter(), 0.0, Clock()
         self._buffer, self._run, self.number = buffer, buffer.run, number
@@ -581,7 +574,6 @@ class TrainingStep:
         return self._verification_prompts().prompts.num_rows, target
 
     def sample_judgements(self) -> None:
-        """Request the policy's judgements of the queued answers, and wait for them."""
         run, buffer = self._run, self._buffer
         assert run.split.judging is not None
         _, rollout, after = run.split.judging
@@ -605,7 +597,6 @@ class TrainingStep:
         self._add("verify", part, figures)
 
     def replay_groups(self, wanted: int) -> None:
-        """Fill up the answers with groups of earlier steps, as the recipe's selector says."""
         run, selector = self._run, self._run.split.replay_selector
         assert selector is not None
         missing = wanted - number_of_groups(self.parts[""].curated.table)
@@ -735,7 +726,6 @@ def _counted(number: int, what: str) -> str:
 def _batch(
     partition: str, keys: list[TrajectoryKey], tags: Mapping[TrajectoryKey, dict[str, Any]]
 ) -> KVBatchMeta:
-    """As verl's trainer reads rows of TransferQueue."""
     return KVBatchMeta(
         partition_id=partition, keys=list(map(str, keys)), tags=[tags[key] for key in keys]
     )

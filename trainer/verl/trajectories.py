@@ -65,8 +65,6 @@ class PromptBatch(NamedTuple):
 
 
 class Rollouts(NamedTuple):
-    """Trajectories, row by row."""
-
     keys: list[TrajectoryKey]  # of their first rows in TransferQueue
     index_N: Array  # int64, the row of each trajectory's prompt
     table: pa.Table  # the row contract up to sampling
@@ -175,7 +173,6 @@ def stored_fields(trajectory: Trajectory, at: int) -> dict[str, Any]:
 
 
 def fail(slots: Sequence[Slot], partition: str) -> None:
-    """Mark prompts as failed: they have no responses."""
     tags = [{"status": "failure"}] * len(slots)
     tq.kv_batch_put(keys=[slot.uid for slot in slots], partition_id=partition, tags=tags)
 
@@ -300,7 +297,6 @@ def _with_columns(
     sampling: Sampling,
     step: int | None,
 ) -> pa.Table:
-    """Prompts with what was sampled to them, and the other columns that sampling writes."""
     names, responses = rows["prompt_id"].to_pylist(), sampled["response"]
     texts = responses if isinstance(responses, list) else responses.to_pylist()
     parts = zip(names, (str(key.session) for key in keys), texts, strict=True)
@@ -365,8 +361,6 @@ def _scores(reward_N: Array, lengths_N: Array) -> torch.Tensor:
 
 
 class TrainedRows(NamedTuple):
-    """Rows of TransferQueue that train: responses, or turns of trajectories."""
-
     keys: list[TrajectoryKey]
     reward_R: Array  # float64, of their responses or trajectories
     advantages: list[Array]  # float64, of the tokens of each; 0 where they are masked
@@ -383,7 +377,6 @@ class TrainedRows(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """The keys, as TransferQueue has them."""
         return list(map(str, self.keys))
 
 
@@ -418,7 +411,6 @@ def _put(keys: Sequence[TrajectoryKey], partition: str, fields: Mapping[str, Any
 
 
 def _nested(values_M: Array, lengths_N: Array, kind: type[np.generic] = np.float32) -> torch.Tensor:
-    """Values of all tokens, as rows of these lengths."""
     offsets = torch.from_numpy(np.concatenate(([0], np.cumsum(lengths_N))))
     values = torch.from_numpy(values_M.astype(kind))
     return torch.nested.nested_tensor_from_jagged(values, offsets)
