@@ -24,7 +24,6 @@ from ...operators.groups import hash_each
 from ...operators.logs import know
 from ...pipelines.dataset.files import (
     check_finished,
-    check_folder_is_free,
     filled,
     is_folder,
     open_input,
@@ -38,7 +37,7 @@ from ...pipelines.engine.finished_export import Manifest, read_manifest
 from ...pipelines.engine.report import Report, Summary, merge, summarise
 from .rows import read_rows
 from .trajectories import TOOL_MESSAGES, has_calls, has_trajectories, tools_of
-from .trl_formats import Converted, Format
+from .trl_formats import Converted, Format, converted
 
 _FIGURES = ("verdict", "reward", "advantage")
 """How the names of columns begin of which the card has figures."""
@@ -48,12 +47,8 @@ def export_hf(
     dataset: Path, folder: Path, form: Format | None = None, *, overwrite: bool = False
 ) -> Converted:
     needs("a Hugging Face dataset", "rejuice[hub]", "datasets")
-    check_folder_is_free(folder, overwrite=overwrite)
     rows = read_rows(dataset)
-    try:
-        made = Converted(rows, rows.num_rows) if form is None else form.convert(rows)
-    except DataError as error:
-        raise error.at(str(dataset)) from None
+    made = Converted(rows, rows.num_rows) if form is None else converted(dataset, rows, form)
     if form is not None and has_trajectories(rows):
         made = _with_tools(made, tools_of(dataset))
     gone = _own_columns_left_out(dataset, rows, made.table)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -202,6 +203,13 @@ class Pairs:
 
 Format: TypeAlias = Completions | Pairs
 """What rows can be converted to."""
+
+
+def converted(dataset: Path, rows: pa.Table, form: Format, *, tool_calls: bool = True) -> Converted:
+    try:
+        return form.convert(rows, tool_calls=tool_calls)
+    except DataError as error:
+        raise error.at(str(dataset)) from None
 
 
 def counted(counts: Mapping[str, int]) -> str:

@@ -298,7 +298,6 @@ def export_rows(
 
     A hash of `prompt_id` decides which `val_rows` are held out for validation.
     """
-    check_folder_is_free(folder, overwrite=overwrite)
     found = prompts_of_dataset(dataset)
     recipe, unread = _recipe_of(dataset)
     scored, no_reward = _scored(recipe, found.table.column_names, leave_out)

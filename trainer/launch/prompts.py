@@ -321,7 +321,7 @@ def _unfit(table: pa.Table, longest: tuple[int, int], *, of_agents: bool) -> dic
 
 
 def _turns(table: pa.Table, *, of_agents: bool) -> tuple[Array, pa.Array, pa.Array, pa.Array]:
-    """Of each turn of the policy its row, and the tokens of its prompt, its own, and logprobs.
+    """The row of each turn of the policy, and the tokens of its prompt, its own, and logprobs.
 
     A response is one turn.
     """

@@ -20,7 +20,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from copy import deepcopy
 from threading import BoundedSemaphore
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -153,7 +152,7 @@ def _joined(parts: Sequence[Curated]) -> Curated:
 
 
 def _own_values(step: Step, frame: Frame, change: Change, column: str) -> list[Any]:
-    """Of the rows that it is about: others have what they had before."""
+    """Only of the rows that it is about: others have what they had before."""
     written = change.columns[column]
     if step.operator.where is not None and change.parents is None:
         written = written.take(pa.array(matching_rows(step.operator, frame)))
@@ -280,8 +279,8 @@ class RecordedStep(NamedTuple):
     name: str  # of the step, as the decisions have it
     columns: Mapping[str, str]  # what it wrote, and the column of the file in which that is
     without: Sequence[str]  # columns that it took away
-    number: int = 0  # in the recipe of the run; 0 in files of before
-    reasons: Mapping[str, str] = MappingProxyType({})  # what they mean, as its operator says
+    number: int  # in the recipe of the run
+    reasons: Mapping[str, str]  # what they mean, as its operator says
 
 
 def values_table(

@@ -78,7 +78,7 @@ class QueuedGroups:
 
 
 class PendingGroups(QueuedGroups):
-    """Of each prompt n trajectories were requested."""
+    """n trajectories of each prompt were requested."""
 
     def __init__(
         self,
@@ -405,20 +405,12 @@ def _mostly_without_signal(part: StepPart) -> bool:
 
 
 def _nothing_to_train_on(step: int, parts: Mapping[str, StepPart], sampler: str) -> DataError:
-    found = f"step {step}: no group is left to train on"
-    judged = parts.get("verify")
-    if judged is None:
-        missing = missing_figures(parts[""].values).items()
-        counts = [f"{name.removeprefix('missing/')} {rows:.0f}" for name, rows in missing]
-        return DataError(
-            f"{found} ({', '.join([format_drop_counts(parts[''].curated), *counts])})",
-            f"look at the steps after {sampler}, or allow a refill",
-        )
-    if judged.rollouts.num_rows or judged.groups.failed:
-        return DataError(
-            f"{found} ({format_drop_counts(judged.curated)})", "look at the steps that judge"
-        )
-    return DataError(
-        f"{found}: no answer gives a verification prompt",
-        "a prompt needs right and wrong answers: take more prompts_per_step or n, or refill",
-    )
+    found, judged = f"step {step}: no group is left to train on", parts.get("verify")
+    if judged is not None and not judged.rollouts.num_rows and not judged.groups.failed:
+        right = "a prompt needs right and wrong answers: take more prompts_per_step or n, or refill"
+        return DataError(f"{found}: no answer gives a verification prompt", right)
+    last = parts[""] if judged is None else judged
+    missing = missing_figures(last.values).items()
+    counts = [f"{name.removeprefix('missing/')} {rows:.0f}" for name, rows in missing]
+    right = f"look at the steps after {sampler}, or allow a refill"
+    return DataError(f"{found} ({', '.join([format_drop_counts(last.curated), *counts])})", right)

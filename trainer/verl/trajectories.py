@@ -74,6 +74,23 @@ class Rollouts(NamedTuple):
         return Rollouts(keys, self.index_N[rows], self.table.take(pa.array(rows)))
 
 
+class Polled(NamedTuple):
+    """What is in a partition of TransferQueue."""
+
+    status: dict[str, str]  # of each prompt, by its key
+    rows: dict[str, dict[str, Any]]  # the tags of all else, which are mostly rows
+
+    @classmethod
+    def of(cls, partition: str) -> Polled:
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_marks_prompts_as_we_read_them
+        listed = (tq.kv_list(partition) or {}).get(partition, {})
+        prompts = {key: tag["status"] for key, tag in listed.items() if tag.get("is_prompt")}
+        return cls(prompts, {k: dict(tag) for k, tag in listed.items() if k not in prompts})
+
+    def prompts(self, *status: str) -> set[str]:
+        return {key for key, own in self.status.items() if own in status}
+
+
 # --- Prompts from verl, and what is sampled to them -----------------------------------
 
 _READ = {"train": ("extra_info",), "val": ("extra_info", "data_source", "reward_model")}
@@ -284,8 +301,8 @@ def _trajectories(data: TensorDict, order_N: Array) -> dict[str, Any]:
     fields = [plain(each) for each in data["extra_fields"]]
     found = [fields[row] for row in order_N]
     columns = columns_of([Trajectory.from_json(each[TRAJECTORY]) for each in found])
-    seconds = [each.get(TOOL_SECONDS) for each in found]
-    return {**columns, TOOL_SECONDS: pa.array(seconds, pa.float64())}
+    seconds = pa.array([each[TOOL_SECONDS] for each in found], pa.float64())
+    return {**columns, TOOL_SECONDS: seconds}
 
 
 def _with_columns(
