@@ -97,18 +97,14 @@ def export_llama_factory(
     made, agents = converted(dataset, read, form, tool_calls=False), has_trajectories(read)
     ranking = isinstance(form, Pairs)
     if ranking and agents:
-        raise DataError(
-            f"{dataset} has trajectories, and LLaMA-Factory compares single messages",
-            "give --as completions",
-        )
+        what = f"{dataset} has trajectories, and LLaMA-Factory compares single messages"
+        raise DataError(what, "give --as completions")
     prompts = as_chats(made.table["prompt"]).to_pylist()
     examples = [each for each in _sharegpt(prompts, made.table) if each is not None]
     lost = len(prompts) - len(examples)
     if not examples:
-        raise DataError(
-            f"{dataset}: no conversation is left of {len(prompts):,} (not_alternating {lost:,})",
-            "give prompts that end with the message of a user",
-        )
+        what = f"{dataset}: no conversation is left of {len(prompts):,} (not_alternating {lost:,})"
+        raise DataError(what, "give prompts that end with the message of a user")
     info = {
         "file_name": f"{form.name}.jsonl",
         "formatting": "sharegpt",

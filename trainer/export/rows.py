@@ -109,10 +109,8 @@ def prompts_of(rows: pa.Table, written: Collection[str] = ()) -> Prompts:
     groups = Groups.of(left)
     alike = {name for name in left.column_names if _is_shared(left[name], groups)}
     if "prompt" not in alike:
-        raise DataError(
-            "rows with the same 'prompt_id' have different prompts",
-            "leave the column 'prompt_id' out, or make it that of the prompt",
-        )
+        what = "rows with the same 'prompt_id' have different prompts"
+        raise DataError(what, "leave the column 'prompt_id' out, or make it that of the prompt")
     responses = [n for n in left.column_names if _is_of_response(n, left.column_names, written)]
     varying = [n for n in left.column_names if n not in alike and n not in responses]
     table = left.take(pa.array(groups.starts_G)).drop_columns([*responses, *varying])

@@ -74,10 +74,9 @@ class Completions:
         grades = _grades(rows)
         if self.correct_only:
             if grades is None:
-                raise DataError(
-                    "there is no column 'verdict', so nothing says which responses are correct",
-                    "run math_verify_mapper on them, or give --all to write them ungraded",
-                )
+                what = "there is no column 'verdict', so nothing says which responses are correct"
+                right = "run math_verify_mapper on them, or give --all to write them ungraded"
+                raise DataError(what, right)
             masks |= {"wrong": grades["wrong"], "ungraded": grades["ungraded"]}
         kept, left_out = _split(rows, masks)
         if not kept.num_rows:

@@ -336,10 +336,8 @@ def _splits(prompts: pa.Table, val_rows: int) -> dict[str, pa.Table]:
     if not val_rows:
         return {"train": prompts}
     if val_rows >= prompts.num_rows:
-        raise DataError(
-            f"--val_rows {val_rows:,} of {prompts.num_rows:,} prompts leaves none to train on",
-            "give fewer",
-        )
+        what = f"--val_rows {val_rows:,} of {prompts.num_rows:,} prompts leaves none to train on"
+        raise DataError(what, "give fewer")
     drawn = draw_prompts(prompts, val_rows)
     rest = np.delete(np.arange(prompts.num_rows), drawn)
     return {"train": prompts.take(rest), "validation": prompts.take(drawn)}

@@ -73,10 +73,8 @@ def scoring(steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[s
             f"give {flags}" if flags else "",
             "train with `rejuice train`, which runs every step",
         ]
-        raise RecipeError(
-            f"verl's reward function is given one response at a time: {why}",
-            ", or ".join(filter(None, remedies)),
-        )
+        what = f"verl's reward function is given one response at a time: {why}"
+        raise RecipeError(what, ", or ".join(filter(None, remedies)))
     return found
 
 
@@ -203,10 +201,8 @@ class RowReward:
         for split in sorted(self._splits, key=lambda split: split != own):
             if (row := self._prompts(split).find(name)) is not None:
                 return row
-        raise DataError(
-            f"prompt '{name}' is not in {self._folder}",
-            "train on the Parquet files that were exported with this reward function",
-        )
+        right = "train on the Parquet files that were exported with this reward function"
+        raise DataError(f"prompt '{name}' is not in {self._folder}", right)
 
     def _read(self, split: str) -> _PromptRows:
         return _PromptRows(feather.read_table(self._folder / f"{split}.arrow", memory_map=True))

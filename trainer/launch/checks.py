@@ -224,10 +224,9 @@ def check_servers(run: TrainingRun) -> None:
 def _check_transport(run: TrainingRun) -> None:
     apart = run.config.profile == "gpu" and run.config.mode == "separate_async"
     if apart and find_spec("cupy") is None:
-        raise RejuiceError(
-            "mode separate_async sends weights by NCCL, for which verl needs cupy",
-            "install the package cupy for its CUDA, or choose mode colocate_async",
-        )
+        what = "mode separate_async sends weights by NCCL, for which verl needs cupy"
+        right = "install the package cupy for its CUDA, or choose mode colocate_async"
+        raise RejuiceError(what, right)
 
 
 def _check_flow(run: TrainingRun, agents: AgentRolloutMapper) -> None:
@@ -312,10 +311,9 @@ def check_nodes(run: TrainingRun, look: Look = look) -> None:
 
 def _too_few(wanted: int, found: int) -> RejuiceError:
     if wanted == 1:
-        return RejuiceError(
-            "no Ray cluster runs on this machine, and the run is to join one",
-            "start Ray, or set neither RAY_ADDRESS nor ray_kwargs.ray_init.address",
-        )
+        what = "no Ray cluster runs on this machine, and the run is to join one"
+        right = "start Ray, or set neither RAY_ADDRESS nor ray_kwargs.ray_init.address"
+        return RejuiceError(what, right)
     there, right = "no Ray cluster runs on this machine", "start Ray on all nodes"
     if found:
         there = f"the Ray cluster has {found} node{'' if found == 1 else 's'}"

@@ -90,10 +90,8 @@ def _check_enough_for_steps(run: TrainingRun) -> None:
     prompts, least = pq.read_metadata(path).num_rows, run.config.prompts_at_once
     _check_enough(path, prompts, run.config.prompts_per_step)
     if prompts < least:
-        raise DataError(
-            f"{path} has {prompts} prompts, and by max_age {least} are under way at a time",
-            "set max_age or prompts_per_step lower",
-        )
+        what = f"{path} has {prompts} prompts, and by max_age {least} are under way at a time"
+        raise DataError(what, "set max_age or prompts_per_step lower")
 
 
 def _check_stages(run: TrainingRun, first: int) -> None:
@@ -268,15 +266,11 @@ def check_replayed(dataset: Path, columns: Sequence[str], *, of_agents: bool = F
         name for name in (_REPLAYED_TURNS if of_agents else _REPLAYED) if name not in columns
     ]
     if lacking:
-        raise DataError(
-            f"{dataset} has no column '{lacking[0]}'",
-            f"replay needs what {_sampler(of_agents)} and reward_sum_mapper write",
-        )
+        right = f"replay needs what {_sampler(of_agents)} and reward_sum_mapper write"
+        raise DataError(f"{dataset} has no column '{lacking[0]}'", right)
     if not of_agents and "turns" in columns:
-        raise DataError(
-            f"{dataset} has trajectories of agents",
-            f"replay them with a recipe that has {_sampler(True)}",
-        )
+        what = f"{dataset} has trajectories of agents"
+        raise DataError(what, f"replay them with a recipe that has {_sampler(True)}")
 
 
 _REPLAYED = (

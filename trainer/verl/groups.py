@@ -66,10 +66,9 @@ class QueuedGroups:
             return []  # It may have no columns.
         ids = table["response_id"].to_pylist()
         if len(set(ids)) < len(ids) or not self._key_of.keys() >= set(ids):
-            raise DataError(
-                "a row is not one response of the policy, or not the only one that is",
-                "leave out steps that copy or make rows after a policy_rollout_mapper",
-            )
+            what = "a row is not one response of the policy, or not the only one that is"
+            right = "leave out steps that copy or make rows after a policy_rollout_mapper"
+            raise DataError(what, right)
         return [self._rows_of[self._key_of[each]] for each in ids]
 
     def lengths(self, keys: Sequence[TrajectoryKey]) -> Array:
