@@ -53,15 +53,6 @@ class Completions:
     Rows are left out as `no_prompt`, `no_response`, `wrong` (which includes `no_answer`) or
     `ungraded`: a verifier that failed, or a row that no verifier has seen. Trajectories are also
     left out as `no_turn` or `frozen_model`.
-
-    Example:
-        >>> table = pa.table({"prompt": ["1 + 1?"] * 3, "response": ["2", "3", "4"],
-        ...     "verdict": ["correct", "wrong_answer", None]})
-        >>> made = Completions().convert(table)
-        >>> made.table.to_pylist()
-        [{'prompt': '1 + 1?', 'completion': '2'}]
-        >>> made.left_out
-        {'wrong': 1, 'ungraded': 1}
     """
 
     correct_only: bool = True  # leave out responses whose verdict is not `correct`
@@ -98,21 +89,14 @@ class Completions:
 class Pairs:
     """The columns `prompt`, `chosen` and `rejected`, for TRL's DPOTrainer, and their rewards.
 
-    Both responses of a pair are to one prompt, and the reward of the chosen one is higher. A text
-    is in one pair of its group at most. The pair with the largest difference of rewards comes
-    first. What decides among equal ones is a hash of the texts, so that the order of rows does
-    not matter.
+    A text is in one pair of its group at most. The pair with the largest difference of rewards
+    comes first; what decides among equal ones is a hash of the texts, so that the order of rows
+    does not matter.
 
     Rows are left out as `no_prompt`, `no_response` or `no_reward` (it is not finite), trajectories
-    also as `no_turn` or `frozen_model`. A group gives
-    no pair because it has `no_row_left`, `one_response` (all its texts are the same) or
-    `equal_rewards`, or because no two of its rewards differ enough, `below_margin`.
-
-    Example:
-        >>> table = pa.table({"prompt_id": ["a"] * 3, "prompt": ["?"] * 3,
-        ...     "response": ["no", "yes", "perhaps"], "reward": [0.0, 1.0, 0.2]})
-        >>> Pairs().convert(table).table.select(["chosen", "rejected"]).to_pylist()
-        [{'chosen': 'yes', 'rejected': 'no'}]
+    also as `no_turn` or `frozen_model`. A group gives no pair because it has `no_row_left`,
+    `one_response` (all its texts are the same) or `equal_rewards`, or because no two of its rewards
+    differ enough, `below_margin`.
     """
 
     min_margin: float = 0.0  # how much higher the reward of the chosen one has to be at least

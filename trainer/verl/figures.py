@@ -92,11 +92,10 @@ def source_figures(rollouts: pa.Table, values: pa.Table) -> dict[str, float]:
 
 
 def agent_figures(rollouts: pa.Table) -> dict[str, float]:
-    """Return the figures of trajectories as they were sampled, for `rejuice/agent/...`.
+    """Trajectories as they were sampled, for `rejuice/agent/...`.
 
-    `turns`, `tool_calls` and `tool_seconds` are means over trajectories, `tool_errors` is the share
-    of calls that did not work, where a malformed action counts as a call, too; `finish/*` and
-    `failed/*` count trajectories by their `finish_reason`, which is the policy's doing or not.
+    `tool_errors` is the share of calls that did not work, malformed actions included; `finish/*`
+    and `failed/*` count by `finish_reason`, which is the policy's doing or not.
     """
     found: dict[str, float] = {
         "agent/trajectories": float(rollouts.num_rows),
