@@ -32,12 +32,6 @@ def majority(answers: Iterable[str | None], rights: Iterable[bool]) -> float:
     """Whether the most frequent answer is right; the share of them that are where several tie.
 
     Responses without an answer do not vote; where none votes, the majority is wrong.
-
-    Example:
-        >>> majority(["3", "4", "3", None], [True, False, True, False])
-        1.0
-        >>> majority(["3", "4"], [True, False])
-        0.5
     """
     pairs = [(answer, right) for answer, right in zip(answers, rights, strict=True) if answer]
     votes = Counter(answer for answer, _ in pairs)

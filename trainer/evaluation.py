@@ -42,14 +42,11 @@ FIGURES = "figures.json"
 
 
 class Evaluation(NamedTuple):
-    """What a policy does on some sets."""
-
     policy: str  # its name or folder; empty where stored responses were graded
     figures: dict[str, dict[str, float]]  # of each set, by name
     sources: dict[str, dict[str, dict[str, float]]]  # of each set and `data_source` in it
 
     def add(self, name: str, table: pa.Table, n: int, **counts: int) -> None:
-        """Add the graded responses of a set, of which n were requested to each prompt."""
         self.figures[name] = {**evaluated(table, n), **{k: float(v) for k, v in counts.items()}}
         # A source of which nothing was graded has no figures.
         few = few_sources(with_accuracy(table))
@@ -229,7 +226,6 @@ class PairedDifference(NamedTuple):
 
 
 def compare(table: pa.Table, other: pa.Table) -> PairedDifference:
-    """Compare graded responses of two policies, prompt by prompt."""
     ours, theirs = (_accuracies(each) for each in (table, other))
     common = [name for name in ours if name in theirs]
     if not common:

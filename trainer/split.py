@@ -37,22 +37,8 @@ from ..operators.selector.replay_selector import ReplaySelector
 from ..operators.selector.source_quota_selector import SourceQuotaSelector
 from ..operators.training_step import RANK, PerStepOperator
 from ..pipelines.recipe.recipe import Recipe
-from ..pipelines.recipe.steps import (
-    Step,
-    compares_group,
-    credit_step,
-    gives_credit,
-    gives_reward,
-)
-from ..pipelines.recipe.train import (
-    ONE_SET,
-    TURN_MEAN,
-    Loss,
-    LossAggMode,
-    PolicyLoss,
-    Train,
-    default_aggregate,
-)
+from ..pipelines.recipe.steps import Step, compares_group, credit_step, gives_credit, gives_reward
+from ..pipelines.recipe.train import ONE_SET, TURN_MEAN, LossAggMode, Train, default_aggregate
 
 SAMPLES = {"prompt_token_ids", "response_token_ids", "response_logprobs"}
 """Columns that are large, and that are not used to judge an answer."""
@@ -60,22 +46,6 @@ REPLAYED = "replayed"
 """The part of a training step that has groups of earlier ones: its name, and that of its folder."""
 ACCURACY = "reward_accuracy"
 """The column by which validation grades."""
-_LOSS_OF: Mapping[str, PolicyLoss] = {
-    "clip_ratio_c": "vanilla",
-    "tau_pos": "sapo",
-    "tau_neg": "sapo",
-    "policy_loss.clip_cov_ratio": "clip_cov",
-    "policy_loss.clip_cov_lb": "clip_cov",
-    "policy_loss.clip_cov_ub": "clip_cov",
-    "policy_loss.kl_cov_ratio": "kl_cov",
-    "policy_loss.ppo_kl_coef": "kl_cov",
-}
-"""Keys of verl's actor that one of our losses reads."""
-_VERLS_LOSS = tuple(
-    f"actor_rollout_ref.actor.{name}"
-    for name in ("loss_agg_mode", "loss_scale_factor", "policy_loss.loss_mode", *_LOSS_OF)
-)
-"""Keys of verl that the mean over turns has no use for."""
 _GRADE = "add a verifier, such as math_verify_mapper, or leave the validation sets out"
 
 
@@ -119,21 +89,17 @@ def split_recipe(recipe: Recipe) -> SplitRecipe:
     found = _parts(recipe)
     trained = found.judging.after if found.judging else found.after
     if not gives_reward(trained):
-        raise RecipeError(
-            f"no step after {found.rollout.name()} writes the column reward",
-            f"add a {RewardSumMapper.name()}",
-            where=str(recipe.path),
-        )
+        what = f"no step after {found.rollout.name()} writes the column reward"
+        raise RecipeError(what, f"add a {RewardSumMapper.name()}", where=str(recipe.path))
     for steps in (found.after, trained):
         if gives_reward(steps) and not gives_reward(grading_and_credit(steps)[0]):
             late = next(step for step in steps if "reward" in step.operator.writes())
             first = grading_and_credit(steps)[1][0].name
-            raise RecipeError(
+            what = (
                 f"{late.name} writes the reward after {first}, before which rows without a reward "
-                "are dropped",
-                f"put it before {first}",
-                where=_where(recipe, late),
+                "are dropped"
             )
+            raise RecipeError(what, f"put it before {first}", where=_where(recipe, late))
     _check_choosing(found, recipe)
     _check_sampled(found.after, recipe)
     _check_order(found.after, recipe)
@@ -150,10 +116,9 @@ def check_section(found: SplitRecipe, config: Train) -> None:
         _check_sizes(found, config)
     samples = config.replay is None or bool(config.validation_sets)
     if found.agents is not None and found.agents.engine == "recorded" and samples:
-        raise RecipeError(
-            "engine recorded returns stored trajectories, and training samples its own",
-            "choose engine transformers, or train on stored ones by train.replay",
-        )
+        what = "engine recorded returns stored trajectories, and training samples its own"
+        right = "choose engine transformers, or train on stored ones by train.replay"
+        raise RecipeError(what, right)
     if config.validation_sets:
         grading_steps(found.after)
     _check_replay(found, config)
@@ -161,10 +126,8 @@ def check_section(found: SplitRecipe, config: Train) -> None:
         _check_ahead(found, config)
     if config.replay is not None and found.choosing:
         name = found.choosing[0].name
-        raise RecipeError(
-            f"{name} chooses the prompts to sample, and train.replay has samples",
-            "leave it out, or leave train.replay out",
-        )
+        what = f"{name} chooses the prompts to sample, and train.replay has samples"
+        raise RecipeError(what, "leave it out, or leave train.replay out")
     replays, temperature = config.replay or found.replay_selector, found.rollout.temperature
     if replays is not None and temperature != 1:
         raise RecipeError(
@@ -198,10 +161,8 @@ def _check_replay(found: SplitRecipe, config: Train) -> None:
     name, selector = ReplaySelector.name(), found.replay_selector
     judged = () if found.judging is None else (*found.judging.prompting, *found.judging.after)
     if any(isinstance(step.operator, ReplaySelector) for step in judged):
-        raise RecipeError(
-            f"{name} replays answers, and stands among the steps of judgements",
-            f"put it before {SelfVerificationMapper.name()}",
-        )
+        what = f"{name} replays answers, and stands among the steps of judgements"
+        raise RecipeError(what, f"put it before {SelfVerificationMapper.name()}")
     if selector is None:
         return
     if sum(isinstance(step.operator, ReplaySelector) for step in found.after) > 1:
@@ -213,10 +174,9 @@ def _check_replay(found: SplitRecipe, config: Train) -> None:
         raise RecipeError(f"{name} has a `where`", "leave it out: groups are whole")
     if not selector.most(config.prompts_per_step):
         share, prompts = selector.max_share, config.prompts_per_step
-        raise RecipeError(
-            f"max_share {share:g} of {prompts} prompts_per_step is less than one group",
-            f"set max_share of {name} to {math.ceil(1e4 / prompts) / 1e4:g} or more",
-        )
+        what = f"max_share {share:g} of {prompts} prompts_per_step is less than one group"
+        right = f"set max_share of {name} to {math.ceil(1e4 / prompts) / 1e4:g} or more"
+        raise RecipeError(what, right)
     if found.rollout.top_p < 1:
         raise RecipeError(
             f"top_p is {found.rollout.top_p:g}, and {name} compares log-probabilities of whole "
@@ -248,10 +208,9 @@ def _check_ahead(found: SplitRecipe, config: Train) -> None:
         return
     name = weighted[0].name
     if found.agents is not None:
-        raise RecipeError(
-            f"{name} gives responses weights, and {sampler} samples trajectories",
-            f"leave {name} out: the update then starts from the policy that sampled",
-        )
+        what = f"{name} gives responses weights, and {sampler} samples trajectories"
+        right = f"leave {name} out: the update then starts from the policy that sampled"
+        raise RecipeError(what, right)
     credit = grading_and_credit(found.after)[1]
     if any(step not in credit for step in weighted):
         raise RecipeError(
@@ -274,28 +233,14 @@ def _check_loss(found: SplitRecipe, config: Train) -> None:
             f"loss.aggregate {TURN_MEAN} is a mean over turns, of which these responses have none",
             "leave it out, or sample with agent_rollout_mapper",
         )
-    ignored = [key for key in config.verl_keys if key in _VERLS_LOSS]
-    if ignored and loss_agg_mode(found, config) == TURN_MEAN:
-        raise RecipeError(
-            f"{ignored[0]} is of verl's loss, and loss.aggregate {TURN_MEAN} has another",
-            "leave the key out, or choose one of verl's modes",
-        )
-    for name, policy in _LOSS_OF.items():
-        key = f"actor_rollout_ref.actor.{name}"
-        if key in config.verl_keys and config.loss != Loss() and config.loss.policy != policy:
-            raise RecipeError(
-                f"{key} is of loss {policy}, and {config.loss.policy} ignores it",
-                f"leave the key out, or set train.loss.policy to {policy}",
-            )
 
 
 def _check_schedule(found: SplitRecipe, config: Train) -> None:
     schedule, capacity, n = config.schedule, config.verification.capacity, found.rollout.n
     if not gives_reward(found.after):
-        raise RecipeError(
-            f"no step before {SelfVerificationMapper.name()} writes the reward of responses",
-            f"add a {RewardSumMapper.name()} there; schedule self_verify does not use it",
-        )
+        what = f"no step before {SelfVerificationMapper.name()} writes the reward of responses"
+        right = f"add a {RewardSumMapper.name()} there; schedule self_verify does not use it"
+        raise RecipeError(what, right)
     if schedule == "generate":
         return
     if found.agents is not None:
@@ -355,12 +300,11 @@ def _parts(recipe: Recipe) -> SplitRecipe:
     asks = [at for at, s in enumerate(steps) if isinstance(s.operator, SelfVerificationMapper)]
     if not 1 <= len(samples) <= 2:
         found = f"{len(samples)} steps sample responses" if samples else "no step samples responses"
-        raise RecipeError(
-            found,
+        right = (
             f"training needs one {PolicyRolloutMapper.name()} or {AgentRolloutMapper.name()}, and "
-            "a second where the policy judges",
-            where=str(recipe.path),
+            "a second where the policy judges"
         )
+        raise RecipeError(found, right, where=str(recipe.path))
     _check_agents([steps[at] for at in (*samples, *asks)], recipe)
     first, last = samples[0], samples[-1]
     rollout = steps[first].operator
@@ -370,18 +314,13 @@ def _parts(recipe: Recipe) -> SplitRecipe:
     before, choosing = tuple(steps[:start]), tuple(steps[start:first])
     if first == last:
         for at in asks:
-            raise RecipeError(
-                f"no step answers the prompts of {steps[at].name}",
-                "put policy_rollout_mapper: {task: verify} after it, or leave the step out",
-                where=_where(recipe, steps[at]),
-            )
+            what = f"no step answers the prompts of {steps[at].name}"
+            right = "put policy_rollout_mapper: {task: verify} after it, or leave the step out"
+            raise RecipeError(what, right, where=_where(recipe, steps[at]))
         return SplitRecipe(source, before, rollout, tuple(steps[first + 1 :]), None, choosing)
     if len(asks) != 1 or not first < asks[0] < last:
-        raise RecipeError(
-            "two steps sample responses",
-            f"the second answers the prompts of one {SelfVerificationMapper.name()} before it",
-            where=_where(recipe, steps[last]),
-        )
+        right = f"the second answers the prompts of one {SelfVerificationMapper.name()} before it"
+        raise RecipeError("two steps sample responses", right, where=_where(recipe, steps[last]))
     ask = asks[0]
     judge = steps[last].operator
     assert isinstance(judge, PolicyRolloutMapper)
@@ -416,31 +355,20 @@ def _check_judging(
         )
     for name in ("engine", "model", "temperature", "top_p", "chat_template_kwargs"):
         if getattr(judging.rollout, name) != getattr(answers, name):
-            raise RecipeError(
-                f"the two policy_rollout_mappers differ in {name}",
-                "training has one policy, which answers and judges",
-                where=here,
-            )
+            what = f"the two policy_rollout_mappers differ in {name}"
+            raise RecipeError(what, "training has one policy, which answers and judges", where=here)
     if judging.rollout.n == 1:
-        raise RecipeError(
-            "a single judgement has no other one to be compared with",
-            "give it n: 2 or more",
-            where=here,
-        )
+        what = "a single judgement has no other one to be compared with"
+        raise RecipeError(what, "give it n: 2 or more", where=here)
     for step in judging.prompting:
         if isinstance(step.operator, SelfVerificationMapper) and step.operator.ungraded == "ask":
-            raise RecipeError(
-                f"{step.name} asks about answers without a verdict, which train nothing",
-                "leave ungraded: ask out",
-                where=_where(recipe, step),
-            )
+            what = f"{step.name} asks about answers without a verdict, which train nothing"
+            raise RecipeError(what, "leave ungraded: ask out", where=_where(recipe, step))
         lost = SAMPLES & set(step.operator.reads())
         if lost:
-            raise RecipeError(
-                f"{step.name} reads {min(lost)}, which queued answers do not have",
-                f"put it before {SelfVerificationMapper.name()}",
-                where=_where(recipe, step),
-            )
+            what = f"{step.name} reads {min(lost)}, which queued answers do not have"
+            right = f"put it before {SelfVerificationMapper.name()}"
+            raise RecipeError(what, right, where=_where(recipe, step))
     if judging.rollout.max_tokens > answers.max_tokens:
         raise RecipeError(
             f"judgements may have {judging.rollout.max_tokens} tokens, "
@@ -450,11 +378,9 @@ def _check_judging(
         )
     for step in judging.after:
         if step.operator.scope is Scope.DATASET:
-            raise RecipeError(
-                f"{step.name} sees answers and judgements together, which training does not",
-                f"leave it out, or put it before {SelfVerificationMapper.name()}",
-                where=_where(recipe, step),
-            )
+            what = f"{step.name} sees answers and judgements together, which training does not"
+            right = f"leave it out, or put it before {SelfVerificationMapper.name()}"
+            raise RecipeError(what, right, where=_where(recipe, step))
 
 
 def _check_choosing(found: SplitRecipe, recipe: Recipe) -> None:
@@ -495,11 +421,9 @@ def _check_sampled(steps: Sequence[Step], recipe: Recipe) -> None:
     """Training trains on what it has sampled itself."""
     for step in steps:
         if isinstance(step.operator, RecordedRolloutMapper):
-            raise RecipeError(
-                f"{step.name} makes responses that training has not sampled",
-                "leave it out, or train on recorded responses by train.replay",
-                where=_where(recipe, step),
-            )
+            what = f"{step.name} makes responses that training has not sampled"
+            right = "leave it out, or train on recorded responses by train.replay"
+            raise RecipeError(what, right, where=_where(recipe, step))
 
 
 def _check_order(steps: Sequence[Step], recipe: Recipe) -> None:
@@ -507,11 +431,9 @@ def _check_order(steps: Sequence[Step], recipe: Recipe) -> None:
     for step in steps:
         if compared and _drops(step.operator):
             within = step.operator.drops_within_groups()
-            raise RecipeError(
-                f"{step.name} drops rows that were compared with their group already",
-                "leave it out of training" if within else f"put it before {compared.name}",
-                where=_where(recipe, step),
-            )
+            what = f"{step.name} drops rows that were compared with their group already"
+            right = "leave it out of training" if within else f"put it before {compared.name}"
+            raise RecipeError(what, right, where=_where(recipe, step))
         if compared is None and gives_credit(step.operator):
             compared = step
 

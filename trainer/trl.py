@@ -65,11 +65,9 @@ def reward_funcs(recipe: PathLike, *, policy: str | None = None) -> list[RecipeR
     for step in parts.after:
         for column in (*step.operator.reads(), *columns_of(step.operator.where or ())):
             if column in _NOT_PASSED:
-                raise RecipeError(
-                    f"reads column '{column}', which TRL does not pass",
-                    "leave the step out",
-                    where=f"{recipe}, step {step.number} {step.name}",
-                )
+                what = f"reads column '{column}', which TRL does not pass"
+                right = "leave the step out"
+                raise RecipeError(what, right, where=f"{recipe}, step {step.number} {step.name}")
     trained = loaded.head.train.policy if loaded.head.train else None
     return [RecipeReward(parts, policy or trained or parts.rollout.model)]
 
@@ -127,11 +125,9 @@ def _scale(steps: Sequence[Step], recipe: str) -> str:
     for each in steps:
         credit = {*CREDIT}.intersection(each.operator.writes())
         if credit and not isinstance(each.operator, GrpoAdvantageMapper):
-            raise RecipeError(
-                f"TRL computes advantages itself, and would not use {min(credit)}",
-                f"leave it out, or use {GrpoAdvantageMapper.name()}",
-                where=f"{recipe}, step {each.number} {each.name}",
-            )
+            what = f"TRL computes advantages itself, and would not use {min(credit)}"
+            right = f"leave it out, or use {GrpoAdvantageMapper.name()}"
+            raise RecipeError(what, right, where=f"{recipe}, step {each.number} {each.name}")
     step = credit_step(steps)
     if step is None:
         return "group"
@@ -281,8 +277,7 @@ def _content(message: Mapping[str, Any]) -> str:
     for name in message.keys() - {"role", "content"}:
         if message[name]:
             raise DataError(
-                f"a message has '{name}' beside its content",
-                "a recipe scores one whole text",
+                f"a message has '{name}' beside its content", "a recipe scores one whole text"
             )
     return content
 

@@ -113,8 +113,7 @@ def verl(
 
     verl's reward function sees one response at a time: leave out the steps that need more.
     """
-    from ...trainer.export.verl import VerlExport, export_verl, override_words
-    from ...trainer.export.verl_rows import RowsExport, export_rows, recipe_of
+    from ...trainer.export.verl import export_rows, export_verl, override_words, recipe_of
     from ..console import path_text
     from ..recipe.recipe import RECIPES, load
 
@@ -125,13 +124,11 @@ def verl(
     if (recipe := source if is_recipe else recipe_of(source)) is not None:
         check_recipe_trusted(recipe, trust)
     if is_recipe:
-        made: VerlExport | RowsExport = export_verl(
-            load(source), folder, skipped, overwrite=overwrite
-        )
+        made = export_verl(load(source), folder, skipped, overwrite=overwrite)
     else:
         made = export_rows(source, folder, skipped, val_rows, overwrite=overwrite)
     prompts = ", ".join(f"{count:,} {split} prompts" for split, count in made.prompts.items())
-    of = f" of {made.found.rows:,} rows" if isinstance(made, RowsExport) else ""
+    of = f" of {made.found.rows:,} rows" if made.found else ""
     typer.echo(f"{path_text(folder)}: {prompts}{of}.")
     for sentence in made.sentences():
         typer.echo(sentence)

@@ -160,18 +160,6 @@ def test_how_each_loss_is_aggregated(parts):
     assert loss_agg_mode(agents, given) == loss_agg_mode(plain, given) == "seq-mean-token-sum"
 
 
-def test_a_key_of_another_loss_is_refused(parts):
-    keys = {"actor_rollout_ref.actor.policy_loss.kl_cov_ratio": 0.002}
-    check_section(parts(PLAIN), Train(loss={"policy": "kl_cov"}, verl=keys))
-    check_section(parts(PLAIN), Train(verl=keys))  # As before there was `loss`.
-    with pytest.raises(RecipeError) as caught:
-        check_section(parts(PLAIN), Train(loss={"policy": "gspo"}, verl=keys))
-    assert str(caught.value) == (
-        "actor_rollout_ref.actor.policy_loss.kl_cov_ratio is of loss kl_cov, and gspo "
-        "ignores it; leave the key out, or set train.loss.policy to kl_cov"
-    )
-
-
 @pytest.mark.parametrize(
     ("process", "message"),
     [

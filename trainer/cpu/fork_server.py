@@ -119,8 +119,6 @@ def is_given() -> bool:
 
 
 class NewProcess(NamedTuple):
-    """What a forked process is to be."""
-
     words: Sequence[str]  # the arguments of Python
     environment: Mapping[str, str]  # all of its variables
     directory: str  # its working directory
@@ -324,7 +322,6 @@ def _main_module() -> dict[str, Any]:
 
 
 def load_libraries(names: Sequence[str] = LIBRARIES) -> None:
-    """Load modules, and keep them in memory that all forks share."""
     for name in names:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

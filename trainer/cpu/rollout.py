@@ -44,8 +44,6 @@ from .platform import sampling_cores
 
 
 class Agents:
-    """Plays the prompts of a run by its recipe's flow."""
-
     def __init__(self, run: TrainingRun, engine: Engine) -> None:
         assert run.split.agents is not None
         self._run, self._mapper, self._engine = run, run.split.agents, engine
@@ -54,7 +52,7 @@ class Agents:
     def play(
         self, prompts: Sequence[tuple[Slot, int]], settings: Settings
     ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
-        """Yield groups as they finish, each with the index of its prompt; every index once."""
+        """Every index exactly once, as groups finish."""
         index = [slot.fields["extra_info"]["index"] for slot, _ in prompts]
         # Not from verl, which would carry all columns of a prompt with each of its rows.
         tasks = self._mapper.tasks(self._run.prompts(prompts[0][0].split), index)
@@ -185,8 +183,6 @@ class Sampler:
 
 
 class Replica(RolloutReplica):  # type: ignore[misc]
-    """verl's handle of the sampler."""
-
     async def launch_servers(self) -> None:
         chat_kwargs = dict(self.config.engine_kwargs.get("rejuice") or {})
         remote = ray.remote(Sampler).options(name=_NAME)
@@ -285,8 +281,6 @@ class GroupManager:
 
 
 class AgentManager(GroupManager):
-    """verl's agent loop manager, for groups of trajectories."""
-
     by_agents = True
 
 

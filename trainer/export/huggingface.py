@@ -24,7 +24,6 @@ from ...operators.groups import hash_each
 from ...operators.logs import know
 from ...pipelines.dataset.files import (
     check_finished,
-    check_folder_is_free,
     filled,
     is_folder,
     open_input,
@@ -38,7 +37,7 @@ from ...pipelines.engine.finished_export import Manifest, read_manifest
 from ...pipelines.engine.report import Report, Summary, merge, summarise
 from .rows import read_rows
 from .trajectories import TOOL_MESSAGES, has_calls, has_trajectories, tools_of
-from .trl_formats import Converted, Format
+from .trl_formats import Converted, Format, converted
 
 _FIGURES = ("verdict", "reward", "advantage")
 """How the names of columns begin of which the card has figures."""
@@ -47,14 +46,9 @@ _FIGURES = ("verdict", "reward", "advantage")
 def export_hf(
     dataset: Path, folder: Path, form: Format | None = None, *, overwrite: bool = False
 ) -> Converted:
-    """Write a dataset to a folder, and its card."""
     needs("a Hugging Face dataset", "rejuice[hub]", "datasets")
-    check_folder_is_free(folder, overwrite=overwrite)
     rows = read_rows(dataset)
-    try:
-        made = Converted(rows, rows.num_rows) if form is None else form.convert(rows)
-    except DataError as error:
-        raise error.at(str(dataset)) from None
+    made = Converted(rows, rows.num_rows) if form is None else converted(dataset, rows, form)
     if form is not None and has_trajectories(rows):
         made = _with_tools(made, tools_of(dataset))
     gone = _own_columns_left_out(dataset, rows, made.table)
@@ -69,7 +63,7 @@ def export_hf(
 
 
 def _write(table: pa.Table, folder: Path) -> None:
-    """Write rows as `load_dataset` and `load_from_disk` read them, without progress bars."""
+    """As `load_dataset` and `load_from_disk` read them, without progress bars."""
     import datasets
     from datasets.table import InMemoryTable
 
@@ -84,7 +78,6 @@ def _write(table: pa.Table, folder: Path) -> None:
 
 
 def _own_columns_left_out(dataset: Path, rows: pa.Table, made: pa.Table) -> list[str]:
-    """The columns that no step has written, and that the rows have lost."""
     known = {*ROW_CONTRACT, *written_columns(dataset), *made.column_names}
     return [name for name in rows.column_names if name not in known]
 
@@ -106,8 +99,6 @@ def _with_tools(made: Converted, tools: str | None) -> Converted:
 
 
 class Described(NamedTuple):
-    """What a card says of the rows of a dataset."""
-
     schema: pa.Schema  # of the rows
     rows: int  # how many they are
     prompts: int | None  # to how many prompts; None: they have no column `prompt_id`
@@ -145,11 +136,7 @@ def dataset_card(
 
 
 def _card(
-    dataset: AnyPath,
-    rows: Described,
-    data_files: str,
-    form: Format | None,
-    made: Converted | None,
+    dataset: AnyPath, rows: Described, data_files: str, form: Format | None, made: Converted | None
 ) -> Iterator[str]:
     report = Report.read(dataset) if (run_folder(dataset) / "report.json").exists() else None
     yield from ("---", "configs:", "- config_name: default", f"  data_files: {data_files}")

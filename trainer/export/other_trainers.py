@@ -17,31 +17,21 @@ import pyarrow.parquet as pq
 
 from ...operators import DataError
 from ...operators.columns import MESSAGES, is_text
-from ...pipelines.dataset.files import check_folder_is_free, filled
+from ...pipelines.dataset.files import filled
 from .rows import as_chats, prompts_of_dataset, read_rows
 from .trajectories import has_trajectories
-from .trl_formats import Converted, Format, Pairs
+from .trl_formats import Format, Pairs, converted
 
 _Conversation: TypeAlias = list[dict[str, str]]
 
 
 class TrainerFiles(NamedTuple):
-    """What was written for a trainer."""
-
     what: str  # what it has, such as `pairs`
     size: int  # how many
     rows: int  # of how many rows
     sentences: tuple[str, ...]  # what was left out, and what else there is to know
     used_by: str  # the command or file that takes the settings
     settings: tuple[str, ...]  # with which the trainer reads the file, a line each
-
-
-def _converted(dataset: Path, form: Format) -> tuple[Converted, bool]:
-    rows = read_rows(dataset)
-    try:
-        return form.convert(rows, tool_calls=False), has_trajectories(rows)
-    except DataError as error:
-        raise error.at(str(dataset)) from None
 
 
 # --- OpenRLHF -------------------------------------------------------------------------
@@ -58,7 +48,6 @@ def export_openrlhf(
     dataset: Path, folder: Path, form: Format | None, *, overwrite: bool = False
 ) -> TrainerFiles:
     """Write a Parquet file for OpenRLHF; without a form, prompts with all that describes them."""
-    check_folder_is_free(folder, overwrite=overwrite)
     name = "prompts" if form is None else form.name
     keys = dict(_KEYS[name])
     if form is None:
@@ -68,7 +57,8 @@ def export_openrlhf(
         if "reference" in table.column_names:
             keys["label_key"] = "reference"
     else:
-        made, agents = _converted(dataset, form)
+        read = read_rows(dataset)
+        made, agents = converted(dataset, read, form, tool_calls=False), has_trajectories(read)
         table, rows, sentences = made.table, made.rows, [*made.sentences()]
         if agents and name == "completions":  # The loss is on messages of the assistant alone.
             both = zip(table["prompt"].to_pylist(), table["completion"].to_pylist(), strict=True)
@@ -103,22 +93,18 @@ def export_llama_factory(
     Rows in whose conversation user and model do not take turns are left out as `not_alternating`:
     LLaMA-Factory skips them.
     """
-    check_folder_is_free(folder, overwrite=overwrite)
-    made, agents = _converted(dataset, form)
+    read = read_rows(dataset)
+    made, agents = converted(dataset, read, form, tool_calls=False), has_trajectories(read)
     ranking = isinstance(form, Pairs)
     if ranking and agents:
-        raise DataError(
-            f"{dataset} has trajectories, and LLaMA-Factory compares single messages",
-            "give --as completions",
-        )
+        what = f"{dataset} has trajectories, and LLaMA-Factory compares single messages"
+        raise DataError(what, "give --as completions")
     prompts = as_chats(made.table["prompt"]).to_pylist()
     examples = [each for each in _sharegpt(prompts, made.table) if each is not None]
     lost = len(prompts) - len(examples)
     if not examples:
-        raise DataError(
-            f"{dataset}: no conversation is left of {len(prompts):,} (not_alternating {lost:,})",
-            "give prompts that end with the message of a user",
-        )
+        what = f"{dataset}: no conversation is left of {len(prompts):,} (not_alternating {lost:,})"
+        raise DataError(what, "give prompts that end with the message of a user")
     info = {
         "file_name": f"{form.name}.jsonl",
         "formatting": "sharegpt",
@@ -144,7 +130,7 @@ def export_llama_factory(
 
 
 def _sharegpt(prompts: Sequence[_Conversation], table: pa.Table) -> Iterator[dict[str, Any] | None]:
-    """Yield rows in the sharegpt format; None for those that LLaMA-Factory would skip."""
+    """None for those that LLaMA-Factory would skip."""
     names = [name for name in ("completion", "chosen", "rejected") if name in table.column_names]
     answers = zip(*(table[name].to_pylist() for name in names), strict=True)
     for prompt, row in zip(prompts, answers, strict=True):

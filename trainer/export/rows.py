@@ -63,7 +63,6 @@ def as_chats(prompt: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
 
 
 def messages_of(texts: pa.ChunkedArray, role: str) -> pa.Array:
-    """Texts as chats of one message each."""
     contents = flat(texts).cast(pa.string())
     roles = pa.repeat(pa.scalar(role), len(contents))
     messages = pa.StructArray.from_arrays([roles, contents], fields=list(MESSAGES.value_type))
@@ -71,8 +70,6 @@ def messages_of(texts: pa.ChunkedArray, role: str) -> pa.Array:
 
 
 class Prompts(NamedTuple):
-    """The prompts of some rows, and what was left out."""
-
     table: pa.Table  # a row for each prompt, in the order in which they first occur
     rows: int  # how many rows there were
     of_responses: tuple[str, ...] = ()  # columns left out because they describe a response
@@ -112,10 +109,8 @@ def prompts_of(rows: pa.Table, written: Collection[str] = ()) -> Prompts:
     groups = Groups.of(left)
     alike = {name for name in left.column_names if _is_shared(left[name], groups)}
     if "prompt" not in alike:
-        raise DataError(
-            "rows with the same 'prompt_id' have different prompts",
-            "leave the column 'prompt_id' out, or make it that of the prompt",
-        )
+        what = "rows with the same 'prompt_id' have different prompts"
+        raise DataError(what, "leave the column 'prompt_id' out, or make it that of the prompt")
     responses = [n for n in left.column_names if _is_of_response(n, left.column_names, written)]
     varying = [n for n in left.column_names if n not in alike and n not in responses]
     table = left.take(pa.array(groups.starts_G)).drop_columns([*responses, *varying])
@@ -142,7 +137,6 @@ def _with_prompt_id(rows: pa.Table) -> pa.Table:
 
 
 def _is_shared(column: pa.ChunkedArray, groups: Groups) -> bool:
-    """Whether all rows of each group have the same value."""
     if pa.types.is_floating(column.type):  # Not a number does not equal itself.
         column = pc.if_else(pc.is_nan(column), None, column)
     elif pa.types.is_dictionary(column.type):

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -31,8 +32,6 @@ floating point denies, and 0.1 + 0.2 does not beat 0.3."""
 
 
 class Converted(NamedTuple):
-    """A dataset in another format, and what was left out of it."""
-
     table: pa.Table  # the rows to write
     rows: int  # how many rows the dataset has
     left_out: Mapping[str, int] = {}  # how many rows of the dataset were left out, by reason
@@ -54,15 +53,6 @@ class Completions:
     Rows are left out as `no_prompt`, `no_response`, `wrong` (which includes `no_answer`) or
     `ungraded`: a verifier that failed, or a row that no verifier has seen. Trajectories are also
     left out as `no_turn` or `frozen_model`.
-
-    Example:
-        >>> table = pa.table({"prompt": ["1 + 1?"] * 3, "response": ["2", "3", "4"],
-        ...     "verdict": ["correct", "wrong_answer", None]})
-        >>> made = Completions().convert(table)
-        >>> made.table.to_pylist()
-        [{'prompt': '1 + 1?', 'completion': '2'}]
-        >>> made.left_out
-        {'wrong': 1, 'ungraded': 1}
     """
 
     correct_only: bool = True  # leave out responses whose verdict is not `correct`
@@ -75,10 +65,9 @@ class Completions:
         grades = _grades(rows)
         if self.correct_only:
             if grades is None:
-                raise DataError(
-                    "there is no column 'verdict', so nothing says which responses are correct",
-                    "run math_verify_mapper on them, or give --all to write them ungraded",
-                )
+                what = "there is no column 'verdict', so nothing says which responses are correct"
+                right = "run math_verify_mapper on them, or give --all to write them ungraded"
+                raise DataError(what, right)
             masks |= {"wrong": grades["wrong"], "ungraded": grades["ungraded"]}
         kept, left_out = _split(rows, masks)
         if not kept.num_rows:
@@ -100,21 +89,14 @@ class Completions:
 class Pairs:
     """The columns `prompt`, `chosen` and `rejected`, for TRL's DPOTrainer, and their rewards.
 
-    Both responses of a pair are to one prompt, and the reward of the chosen one is higher. A text
-    is in one pair of its group at most. The pair with the largest difference of rewards comes
-    first. What decides among equal ones is a hash of the texts, so that the order of rows does
-    not matter.
+    A text is in one pair of its group at most. The pair with the largest difference of rewards
+    comes first; what decides among equal ones is a hash of the texts, so that the order of rows
+    does not matter.
 
     Rows are left out as `no_prompt`, `no_response` or `no_reward` (it is not finite), trajectories
-    also as `no_turn` or `frozen_model`. A group gives
-    no pair because it has `no_row_left`, `one_response` (all its texts are the same) or
-    `equal_rewards`, or because no two of its rewards differ enough, `below_margin`.
-
-    Example:
-        >>> table = pa.table({"prompt_id": ["a"] * 3, "prompt": ["?"] * 3,
-        ...     "response": ["no", "yes", "perhaps"], "reward": [0.0, 1.0, 0.2]})
-        >>> Pairs().convert(table).table.select(["chosen", "rejected"]).to_pylist()
-        [{'chosen': 'yes', 'rejected': 'no'}]
+    also as `no_turn` or `frozen_model`. A group gives no pair because it has `no_row_left`,
+    `one_response` (all its texts are the same) or `equal_rewards`, or because no two of its rewards
+    differ enough, `below_margin`.
     """
 
     min_margin: float = 0.0  # how much higher the reward of the chosen one has to be at least
@@ -127,7 +109,6 @@ class Pairs:
     name: ClassVar[str] = "pairs"
 
     def convert(self, rows: pa.Table, *, tool_calls: bool = True) -> Converted:
-        """The pairs of each group, wherever its rows are."""
         check_columns(rows, "prompt_id", "reward")
         rows, masks, answers = _usable(rows, tool_calls)
         masks["no_prompt"] |= np.asarray(pc.is_null(rows["prompt_id"]))
@@ -207,6 +188,13 @@ Format: TypeAlias = Completions | Pairs
 """What rows can be converted to."""
 
 
+def converted(dataset: Path, rows: pa.Table, form: Format, *, tool_calls: bool = True) -> Converted:
+    try:
+        return form.convert(rows, tool_calls=tool_calls)
+    except DataError as error:
+        raise error.at(str(dataset)) from None
+
+
 def counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
@@ -256,7 +244,7 @@ def _split(rows: pa.Table, masks: Mapping[str, Array]) -> tuple[pa.Table, dict[s
 
 
 def _groups(prompt_ids: pa.ChunkedArray) -> list[Array]:
-    """The rows of each prompt, in the order in which prompts first occur."""
+    """In the order in which prompts first occur."""
     codes_N = np.asarray(flat(prompt_ids).dictionary_encode().indices)
     by_group = np.argsort(codes_N, kind="stable")
     starts_G = np.flatnonzero(np.diff(codes_N[by_group], prepend=-1))

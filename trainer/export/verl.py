@@ -8,39 +8,45 @@ DIR/operators/                               the recipe's own files that define 
 DIR/functions/                               those with reward functions, and what they import
 DIR/reward.py                                compute_score, for verl
 
-The folder can be moved, but its files belong together.
+The folder can be moved, but its files belong together. Of the rows that a run has left, the prompts
+are written the same way, with a reward function where there can be one.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
-from ...operators import DataError, Kind, RecipeError, RejuiceError
-from ...operators.columns import flat
+from ...operators import DataError, Filter, RecipeError, RejuiceError
+from ...operators.columns import columns_of, flat
+from ...operators.errors import suggest
 from ...operators.functions.target import FunctionTarget
+from ...operators.mapper.agent_rollout_mapper import AgentRolloutMapper
+from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.reward_function_mapper import RewardFunctionMapper
 from ...operators.sampling.engines import policy_path
+from ...operators.sampling.rollout import RolloutMapper
 from ...operators.sampling.tokenizer import Encode, chat_encoder
-from ...pipelines.dataset.files import check_folder_is_free
+from ...pipelines.dataset.files import check_folder_is_free, filled, run_folder
 from ...pipelines.dataset.write import with_column
 from ...pipelines.recipe.columns import checked_schema
-from ...pipelines.recipe.recipe import Recipe, dump
+from ...pipelines.recipe.recipe import Recipe, dump, load
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.trust import with_imports
-from ..launch.prompts import make_held_out, make_prompts
+from ..launch.prompts import draw_prompts, for_verl, make_held_out, make_prompts
 from ..run import is_prepared
 from ..split import HeldOutSet, SplitRecipe, answers_only, held_out_sets
-from .verl_reward import FUNCTIONS, OPERATORS, STEPS, Scoring, scoring
+from .rows import Prompts, as_chats, prompts_of_dataset
+from .verl_reward import FUNCTIONS, OPERATORS, RESPONSE_COLUMNS, STEPS, Scoring, scoring
 
 _REWARD = '''\
 """The reward of {recipe}, for verl's `reward.custom_reward_function.path`.
@@ -66,17 +72,24 @@ def compute_score(
 
 class VerlExport(NamedTuple):
     prompts: Mapping[str, int]  # how many there are, by split
-    scoring: Scoring  # the steps that score, and those that were left out
+    scoring: Scoring | None  # the steps that score, and those that were left out
     overrides: Mapping[str, Any]  # keys of verl and their values, with which it uses the export
+    no_reward: str = ""  # why there is no reward function
+    found: Prompts | None = None  # of the rows of an export
 
     def sentences(self) -> Iterator[str]:
-        """Yield which steps score a response, what was left out, and what verl needs besides."""
-        yield self.scoring.sentence()
-        if "data.val_files" not in self.overrides:
+        if self.found is not None:
+            yield from self.found.sentences()
+        if self.scoring is not None:
+            yield self.scoring.sentence()
+        else:
             yield (
-                "verl also needs data.val_files: set train.validation_path in the recipe, or give "
-                "a file of your own."
+                f"No reward function: {self.no_reward}. verl needs "
+                "reward.custom_reward_function.path, or a data_source that it knows."
             )
+        if "data.val_files" not in self.overrides:
+            own = "add --val_rows N" if self.found else "set train.validation_path in the recipe"
+            yield f"verl also needs data.val_files: {own}, or give a file of your own."
 
 
 def export_verl(
@@ -87,21 +100,14 @@ def export_verl(
     If it has a `train:` section, prompts longer than its `max_prompt_tokens` are left out, and its
     validation sets are exported too.
     """
-    for_survivors = _for_survivors(recipe, folder)
-    try:
-        parts = answers_only(recipe)
-    except RecipeError as error:
-        if any(step.operator.kind is not Kind.MAPPER for step in recipe.steps):
-            right = f"{error.right}; for the prompts that the filters leave, {for_survivors}"
-            raise RecipeError(error.found, right, where=error.where) from None
-        raise
+    parts = answers_only(recipe)
     if is_prepared(folder):
         raise RejuiceError(f"{folder} holds a training run", "give another folder")
     check_folder_is_free(folder, overwrite=overwrite)
     columns = dict.fromkeys(checked_schema(recipe.in_training()).names)
     for step in parts.before:
         columns.update(dict.fromkeys(step.operator.writes()))
-    found = scoring(parts.after, list(columns), leave_out, for_survivors)
+    found = scoring(parts.after, list(columns), leave_out)
     held_out, encode, longest = _inputs(recipe, parts)
     recipe.head.write_missing(*recipe.head.dataset_spec.paths, *(each.path for each in held_out))
     train = make_prompts(
@@ -113,15 +119,14 @@ def export_verl(
         encode=encode,
         longest=longest,
     )
-    made = {"train": train.prompts} | {
-        each.split: make_held_out(each, folder, encode=encode, longest=longest).prompts
-        for each in held_out
+    made = {"train": train} | {
+        each.split: make_held_out(each, folder, encode=encode, longest=longest) for each in held_out
     }
     for split in made:
         _keep_columns(folder, split, str(recipe.path))
-    write_scoring(recipe, found, folder)
+    _write_scoring(recipe, found, folder)
     overrides = _overrides(recipe, parts, folder.resolve(), list(made))
-    return VerlExport(made, found, {**overrides, **reward_key(folder)})
+    return VerlExport(made, found, {**overrides, **_reward_key(folder)})
 
 
 def _keep_columns(folder: Path, split: str, where: str) -> None:
@@ -129,13 +134,13 @@ def _keep_columns(folder: Path, split: str, where: str) -> None:
     made, rows = pq.read_table(path), feather.read_table(folder / f"{split}.arrow")
     places = pc.struct_field(made["extra_info"], "index")  # A validation set may be a part of them.
     try:
-        table = with_own_columns(made, rows.take(places))
+        table = _with_own_columns(made, rows.take(places))
     except DataError as error:
         raise error.at(where) from None
     pq.write_table(table, path)
 
 
-def with_own_columns(made: pa.Table, prompts: pa.Table) -> pa.Table:
+def _with_own_columns(made: pa.Table, prompts: pa.Table) -> pa.Table:
     """Prompts with all their columns, and with those of verl that they lack.
 
     The user's own columns are kept, and so are the fields of the user's own structs.
@@ -166,7 +171,7 @@ def _fields(structs: pa.ChunkedArray) -> dict[str, pa.Array]:
     return dict(zip(names, flat(structs).flatten(), strict=True))
 
 
-def write_scoring(recipe: Recipe, found: Scoring, folder: Path) -> None:
+def _write_scoring(recipe: Recipe, found: Scoring, folder: Path) -> None:
     head = {
         "project_name": recipe.head.project_name,
         "dataset_path": "rollouts.parquet",
@@ -178,19 +183,12 @@ def write_scoring(recipe: Recipe, found: Scoring, folder: Path) -> None:
     (folder / "reward.py").write_text(_REWARD.format(recipe=recipe.path.name), "utf-8")
 
 
-def reward_key(folder: Path) -> dict[str, str]:
+def _reward_key(folder: Path) -> dict[str, str]:
     return {"reward.custom_reward_function.path": str(folder.resolve() / "reward.py")}
 
 
-def chat_template_keys(chat_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _chat_template_keys(chat_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     return {f"+data.apply_chat_template_kwargs.{key}": value for key, value in chat_kwargs.items()}
-
-
-def _for_survivors(recipe: Recipe, folder: Path) -> str:
-    export = recipe.head.export_path
-    words = [] if export.exists() else [f"`rejuice run {shlex.quote(str(recipe.path))}` and "]
-    words += [f"`rejuice export verl {shlex.quote(str(export))} {shlex.quote(str(folder))}`"]
-    return "".join(words)
 
 
 def override_words(values: Mapping[str, Any]) -> list[str]:
@@ -240,12 +238,11 @@ def _overrides(
         "data.train_files": train,
         **({"data.val_files": held_out[0] if len(held_out) == 1 else held_out} if held_out else {}),
         **({} if config is None else {"data.max_prompt_length": config.max_prompt_tokens}),
-        **chat_template_keys(chat_kwargs),
+        **_chat_template_keys(chat_kwargs),
     }
 
 
 def _copied(paths: Sequence[Path], folder: Path) -> list[str]:
-    """Copies of files that define operators, by names relative to `folder`."""
     names = list[str]()
     for number, path in enumerate(paths, 1):
         place = folder / OPERATORS / str(number)
@@ -279,3 +276,122 @@ def _with_copied_functions(steps: Sequence[Step], folder: Path) -> tuple[Step, .
         update = {"function": f"{name}/{file.name}:{target.name}"}
         made.append(step._replace(operator=operator.model_copy(update=update)))
     return tuple(made)
+
+
+# --- The prompts that a run has left ----------------------------------------------------
+
+
+def recipe_of(dataset: Path) -> Path | None:
+    path = run_folder(dataset) / "recipe.yaml"
+    return path if isinstance(path, Path) and path.exists() else None
+
+
+def export_rows(
+    dataset: Path,
+    folder: Path,
+    leave_out: Sequence[str] = (),
+    val_rows: int = 0,
+    *,
+    overwrite: bool = False,
+) -> VerlExport:
+    """Write the prompts of rows, and the reward function of their recipe where it has one.
+
+    A hash of `prompt_id` decides which `val_rows` are held out for validation.
+    """
+    found = prompts_of_dataset(dataset)
+    recipe, unread = _recipe_of(dataset)
+    scored, no_reward = _scored(recipe, found.table.column_names, leave_out)
+    no_reward = unread or no_reward
+    source = "rejuice" if recipe is None else recipe.head.project_name
+    chats = with_column(found.table, "prompt", as_chats(found.table["prompt"]))
+    try:
+        written = {
+            split: (table, _with_own_columns(for_verl(table, source, split), table))
+            for split, table in _splits(chats, val_rows).items()
+        }
+    except DataError as error:
+        raise error.at(str(dataset)) from None
+    with filled(folder, overwrite=overwrite) as into:
+        for split, (table, rows) in written.items():
+            pq.write_table(rows, into / f"{split}.parquet")
+            if scored is not None:
+                feather.write_feather(table, into / f"{split}.arrow", compression="uncompressed")
+        if recipe is not None and scored is not None:
+            _write_scoring(recipe, scored, into)
+    place, overrides = folder.resolve(), dict[str, Any]()
+    for split, key in (("train", "data.train_files"), ("validation", "data.val_files")):
+        if split in written:
+            overrides[key] = str(place / f"{split}.parquet")
+    if recipe is not None:
+        samplers = [s.operator for s in recipe.steps if isinstance(s.operator, RolloutMapper)]
+        kwargs = samplers[0].chat_template_kwargs if samplers else {}
+        overrides |= _chat_template_keys(kwargs)
+        if scored is not None:
+            overrides |= _reward_key(folder)
+    counts = {split: rows.num_rows for split, (_, rows) in written.items()}
+    return VerlExport(counts, scored, overrides, no_reward, found)
+
+
+def _splits(prompts: pa.Table, val_rows: int) -> dict[str, pa.Table]:
+    if not val_rows:
+        return {"train": prompts}
+    if val_rows >= prompts.num_rows:
+        what = f"--val_rows {val_rows:,} of {prompts.num_rows:,} prompts leaves none to train on"
+        raise DataError(what, "give fewer")
+    drawn = draw_prompts(prompts, val_rows)
+    rest = np.delete(np.arange(prompts.num_rows), drawn)
+    return {"train": prompts.take(rest), "validation": prompts.take(drawn)}
+
+
+def _recipe_of(dataset: Path) -> tuple[Recipe | None, str]:
+    path = recipe_of(dataset)
+    try:
+        return None if path is None else load(path), ""
+    except RejuiceError as error:  # It may have been made where other packages are installed.
+        return None, str(error)
+
+
+def _scored(
+    recipe: Recipe | None, columns: Sequence[str], leave_out: Sequence[str]
+) -> tuple[Scoring | None, str]:
+    if recipe is None:
+        if leave_out:
+            found = "there is no recipe of the rows that can be read"
+            raise RecipeError(found, "give no --leave_out")
+        return None, "no recipe is stored beside the rows"
+    names = [step.name for step in recipe.steps]
+    for name in leave_out:
+        if name not in names:
+            near = suggest(name, names) or f"the steps are: {', '.join(names)}"
+            raise RecipeError(f"no step '{name}' to leave out", near)
+    try:
+        steps = _steps_of_reward(recipe, {*columns, *RESPONSE_COLUMNS}, leave_out)
+        gone = [name for name in leave_out if name in [step.name for step in steps]]
+        return scoring(steps, columns, gone), ""
+    except RecipeError as error:
+        if leave_out:
+            raise
+        return None, "; ".join(part for part in (error.found, error.right) if part)
+
+
+def _steps_of_reward(recipe: Recipe, known: set[str], leave_out: Sequence[str]) -> list[Step]:
+    """Filters are not among them: they have done their work on these rows."""
+    recipe = recipe.in_training()
+    samples = [at for at, s in enumerate(recipe.steps) if isinstance(s.operator, RolloutMapper)]
+    if samples and isinstance(recipe.steps[samples[0]].operator, AgentRolloutMapper):
+        raise RecipeError("stock verl samples single responses, and the recipe trajectories")
+    end = samples[1] if samples[1:] else None  # From there on the policy judges.
+    wanted, kept = {"reward"}, list[Step]()
+    for step in reversed(recipe.steps[:end]):
+        operator = step.operator
+        written = wanted.intersection(operator.writes())
+        if not written or isinstance(operator, (Filter, GrpoAdvantageMapper)):
+            continue
+        kept.append(step)
+        if step.name not in leave_out:
+            if not operator.where:  # Else other steps may write it in the other rows.
+                wanted.difference_update(written)
+            wanted.update({*operator.reads(), *columns_of(operator.where or ())} - known)
+    if not kept:
+        raise RecipeError("no step writes the column reward")
+    return kept[::-1]

@@ -44,8 +44,6 @@ RESPONSE_COLUMNS = ("response_id", "response")
 
 
 class Scoring(NamedTuple):
-    """Which steps of a recipe run in verl's reward function, and which do not."""
-
     steps: tuple[Step, ...]  # the steps that run
     components: tuple[str, ...]  # reward components that are missing without them
 
@@ -54,9 +52,7 @@ class Scoring(NamedTuple):
         return f"Responses are scored by {steps}{f', without {lost}' if lost else ''}."
 
 
-def scoring(
-    steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[str], for_survivors: str = ""
-) -> Scoring:
+def scoring(steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[str]) -> Scoring:
     """The steps that give one response its reward.
 
     `grpo_advantage_mapper` is never among them: verl computes advantages itself.
@@ -71,17 +67,14 @@ def scoring(
         why = ", ".join(f"{name} {objection}" for name, objection in refused.items())
         enough = _enough_to_leave_out(steps, columns, leave_out, refused)
         flags = " ".join(f"--leave_out {name}" for name in enough)
-        kinds = {step.operator.kind for step in steps if step.name in refused}
-        drops = for_survivors and kinds != {Kind.MAPPER}
+        drops = any(x.operator.kind is not Kind.MAPPER for x in steps if x.name in refused)
         remedies = [
-            f"for the prompts that the filters leave, {for_survivors}" if drops else "",
+            "run the recipe and export the prompts that its filters leave" if drops else "",
             f"give {flags}" if flags else "",
             "train with `rejuice train`, which runs every step",
         ]
-        raise RecipeError(
-            f"verl's reward function is given one response at a time: {why}",
-            ", or ".join(filter(None, remedies)),
-        )
+        what = f"verl's reward function is given one response at a time: {why}"
+        raise RecipeError(what, ", or ".join(filter(None, remedies)))
     return found
 
 
@@ -208,10 +201,8 @@ class RowReward:
         for split in sorted(self._splits, key=lambda split: split != own):
             if (row := self._prompts(split).find(name)) is not None:
                 return row
-        raise DataError(
-            f"prompt '{name}' is not in {self._folder}",
-            "train on the Parquet files that were exported with this reward function",
-        )
+        right = "train on the Parquet files that were exported with this reward function"
+        raise DataError(f"prompt '{name}' is not in {self._folder}", right)
 
     def _read(self, split: str) -> _PromptRows:
         return _PromptRows(feather.read_table(self._folder / f"{split}.arrow", memory_map=True))

@@ -28,14 +28,7 @@ from ...pipelines.recipe.columns import checked_schema
 from ...pipelines.recipe.steps import Step
 from ..run import TrainingRun
 from ..split import HeldOutSet, grading_steps
-from .verl_config import (
-    ADDRESS,
-    check_keys,
-    defaults,
-    overrides,
-    own_overrides,
-    ray_address,
-)
+from .verl_config import ADDRESS, check_keys, defaults, overrides, own_overrides, ray_address
 
 
 def check_training(
@@ -231,10 +224,9 @@ def check_servers(run: TrainingRun) -> None:
 def _check_transport(run: TrainingRun) -> None:
     apart = run.config.profile == "gpu" and run.config.mode == "separate_async"
     if apart and find_spec("cupy") is None:
-        raise RejuiceError(
-            "mode separate_async sends weights by NCCL, for which verl needs cupy",
-            "install the package cupy for its CUDA, or choose mode colocate_async",
-        )
+        what = "mode separate_async sends weights by NCCL, for which verl needs cupy"
+        right = "install the package cupy for its CUDA, or choose mode colocate_async"
+        raise RejuiceError(what, right)
 
 
 def _check_flow(run: TrainingRun, agents: AgentRolloutMapper) -> None:
@@ -292,7 +284,6 @@ def check_temporary_folder(run: TrainingRun) -> None:
 
 
 def check_nodes(run: TrainingRun, look: Look = look) -> None:
-    """Check that each node of the Ray cluster sees the folder of the run, and has its files."""
     wanted, address = run.config.gpu.nodes, ray_address(run)
     if run.config.profile != "gpu" or (wanted == 1 and address == LOCAL):
         return
@@ -320,10 +311,9 @@ def check_nodes(run: TrainingRun, look: Look = look) -> None:
 
 def _too_few(wanted: int, found: int) -> RejuiceError:
     if wanted == 1:
-        return RejuiceError(
-            "no Ray cluster runs on this machine, and the run is to join one",
-            "start Ray, or set neither RAY_ADDRESS nor ray_kwargs.ray_init.address",
-        )
+        what = "no Ray cluster runs on this machine, and the run is to join one"
+        right = "start Ray, or set neither RAY_ADDRESS nor ray_kwargs.ray_init.address"
+        return RejuiceError(what, right)
     there, right = "no Ray cluster runs on this machine", "start Ray on all nodes"
     if found:
         there = f"the Ray cluster has {found} node{'' if found == 1 else 's'}"

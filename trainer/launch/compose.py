@@ -13,11 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..run import GEO_MEAN
 from .verl_config import NAME
-
-OURS = "rejuice."
-"""What the names of our modules begin with."""
 
 
 def composed(folder: Path) -> Any:
@@ -40,25 +36,11 @@ def problem(folder: Path) -> str | None:
     if find_spec("vllm") is None:
         # Else verl imports vLLM, to compare the rank of LoRA with vLLM's largest.
         config.actor_rollout_ref.model.lora.merge = True
-    if unknown := _unknown_loss(config.actor_rollout_ref):
-        return unknown
     try:
         validate_config(config, reference, critic)
     except Exception as error:  # verl asserts and raises errors of many types.
         return f"verl refuses its configuration{_inner_error(str(error))}"
     return None
-
-
-def _unknown_loss(config: Any) -> str | None:
-    """verl reads the name of the loss in the first update only."""
-    from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY
-
-    if not str(config.model.external_lib or OURS).startswith(OURS):
-        return None  # It may register a loss, and is imported by the workers only.
-    name, known = config.actor.policy_loss.loss_mode, {*POLICY_LOSS_REGISTRY, GEO_MEAN}
-    if name in known:
-        return None
-    return f"verl has no loss '{name}': it has {', '.join(sorted({*known} - {GEO_MEAN}))}"
 
 
 def _inner_error(message: str) -> str:

@@ -7,14 +7,13 @@ import shutil
 import signal
 from pathlib import Path
 
-from ..run import NO_PROMPT_LEFT, SAMPLER_FAILED, early_end, recorded_error
+from ..run import early_end, recorded_error
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PROCESS_PREFIX = re.compile(r"^\([A-Za-z_]\w* pid=\d+(?:, ip=[\d.]+)?\) ")
 _ERROR = re.compile(
     r"^(?:[\w]+\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Exit)|Exception)(?:: (.*))?$"
 )
-_OURS = re.compile(r"^rejuice\.(?:\w+\.)+\w+Error: (.*)$")
 _RAY_ERRORS = ("RayTaskError", "RayActorError", "ActorDiedError", "ActorUnavailableError")
 _DIED = re.compile(r"The actor died unexpectedly[^\n]*\n\s*class_name: (?:.*\.)?(\w+)")
 _NO_SPACE = (
@@ -53,9 +52,6 @@ def cause(log: str, status: int, folder: Path, least_free: int | None = None) ->
     if recorded is not None and recorded.expected:
         return recorded.message
     lines = lines_of(log)
-    ours = [match[1] for line in lines if (match := _OURS.match(line))]
-    if ours:
-        return _of_sampler(lines, ours[-1]) or ours[-1]
     if any(word in line for line in lines for word in _NO_SPACE):
         at = folder / "checkpoints" if _while_saving(lines) else folder
         return f"no space left on the disk of {at}"
@@ -82,14 +78,6 @@ def why_ended(folder: Path) -> str:
     if early is not None:
         return early.why
     return cause(log.read_text("utf-8", "replace") if log.is_file() else "", 1, folder)
-
-
-def _of_sampler(lines: list[str], error: str) -> str | None:
-    """Why every prompt failed, if that is the error."""
-    reported = [line for line in lines if line.startswith(SAMPLER_FAILED)]
-    if reported and NO_PROMPT_LEFT in error:
-        return reported[-1].removeprefix("rejuice: ")
-    return None
 
 
 def _while_saving(lines: list[str]) -> bool:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import isfinite
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
-from ...operators.agents.trajectory import FAILURES, POLICY, Turn, turns_of
-from ...operators.columns import CREDIT, numbers
+from ...operators.agents.trajectory import FAILURES, POLICY
+from ...operators.columns import CREDIT, flat, numbers
 from ...operators.errors import DataError
 from ...operators.filter.curriculum_filter import CurriculumFilter
 from ...operators.groups import Array, Groups, hash_each
@@ -41,11 +39,6 @@ from ..verl.curation import (
     prompt_lengths,
 )
 from . import checkpoints
-
-
-class PromptCounts(NamedTuple):
-    prompts: int
-    dropped: int
 
 
 def write_prompts(run: TrainingRun, *, overwrite: bool = True, by: Encode | None = None) -> None:
@@ -97,10 +90,8 @@ def _check_enough_for_steps(run: TrainingRun) -> None:
     prompts, least = pq.read_metadata(path).num_rows, run.config.prompts_at_once
     _check_enough(path, prompts, run.config.prompts_per_step)
     if prompts < least:
-        raise DataError(
-            f"{path} has {prompts} prompts, and by max_age {least} are under way at a time",
-            "set max_age or prompts_per_step lower",
-        )
+        what = f"{path} has {prompts} prompts, and by max_age {least} are under way at a time"
+        raise DataError(what, "set max_age or prompts_per_step lower")
 
 
 def _check_stages(run: TrainingRun, first: int) -> None:
@@ -122,14 +113,12 @@ def _check_stages(run: TrainingRun, first: int) -> None:
                 raise DataError(found, right, where=run.recipe.where(step))
 
 
-def make_held_out(
-    held_out: HeldOutSet, folder: Path, *, encode: Encode, longest: int
-) -> PromptCounts:
+def make_held_out(held_out: HeldOutSet, folder: Path, *, encode: Encode, longest: int) -> int:
     name, source = held_out.split, held_out.source
-    counts = make_prompts(
+    make_prompts(
         held_out.path, held_out.steps, folder, name, source=source, encode=encode, longest=longest
     )
-    return counts._replace(prompts=write_held_out(held_out, folder))
+    return write_held_out(held_out, folder)
 
 
 def write_held_out(held_out: HeldOutSet, folder: Path) -> int:
@@ -151,7 +140,7 @@ def make_prompts(
     encode: Encode,
     longest: int,
     least: int = 1,
-) -> PromptCounts:
+) -> int:
     """Write `name.arrow`, the prompts with all their columns, and `name.parquet`, for verl."""
     curated = prompts_of(dataset, steps, encode, longest)
     table = curated.table
@@ -166,7 +155,7 @@ def make_prompts(
     (folder / f"{name}.hash").write_text(_content_hash(dataset) or "")
     feather.write_feather(table, folder / f"{name}.arrow", compression="uncompressed")
     pq.write_table(for_verl(table, source, name), folder / f"{name}.parquet")
-    return PromptCounts(table.num_rows, curated.decisions.num_rows)
+    return int(table.num_rows)
 
 
 def prompts_of(
@@ -229,7 +218,7 @@ def make_replay(
     least: int = 1,
     of_agents: bool = False,
     after: Sequence[Step] = (),
-) -> PromptCounts:
+) -> int:
     """Write the groups of a curated dataset as `replay.arrow`, and their prompts as `train.*`.
 
     `longest` are the most tokens that a prompt and a response may have; each turn of an agent is a
@@ -240,10 +229,13 @@ def make_replay(
     curated = Curated(group_rows_by_prompt(table), DECISIONS.empty_table(), {}, {}, {})
     credit = replayed_credit(after, table.column_names)
     compares = any(compares_group(step.operator) for step in credit)
-    for reason, drops in (_TRAJECTORY_DROPS if of_agents else _REPLAY_DROPS).items():
-        if reason == GROUP_OF_ONE and not compares:
-            continue
-        curated = drop_rows(curated, drops(curated.table, longest), reason)
+    left_N = np.ones(table.num_rows, bool)
+    for reason, drop_N in _unfit(curated.table, longest, of_agents=of_agents).items():
+        curated = drop_rows(curated, drop_N[left_N], reason)
+        left_N &= ~drop_N
+    if compares:
+        groups = Groups.of(curated.table)
+        curated = drop_rows(curated, (groups.sizes_G == 1)[groups.codes_N], GROUP_OF_ONE)
     table, groups = curated.table, Groups.of(curated.table)
     if not table.num_rows:
         raise DataError(f"{dataset} gives no group to train on", "it needs two responses or more")
@@ -266,7 +258,7 @@ def make_replay(
     pq.write_table(curated.decisions, folder / "train-decisions.parquet")
     (folder / "train.hash").write_text(_content_hash(dataset) or "")
     pq.write_table(for_verl(first_rows, source, "train"), folder / "train.parquet")
-    return PromptCounts(first_rows.num_rows, curated.decisions.num_rows)
+    return int(first_rows.num_rows)
 
 
 def check_replayed(dataset: Path, columns: Sequence[str], *, of_agents: bool = False) -> None:
@@ -274,15 +266,11 @@ def check_replayed(dataset: Path, columns: Sequence[str], *, of_agents: bool = F
         name for name in (_REPLAYED_TURNS if of_agents else _REPLAYED) if name not in columns
     ]
     if lacking:
-        raise DataError(
-            f"{dataset} has no column '{lacking[0]}'",
-            f"replay needs what {_sampler(of_agents)} and reward_sum_mapper write",
-        )
+        right = f"replay needs what {_sampler(of_agents)} and reward_sum_mapper write"
+        raise DataError(f"{dataset} has no column '{lacking[0]}'", right)
     if not of_agents and "turns" in columns:
-        raise DataError(
-            f"{dataset} has trajectories of agents",
-            f"replay them with a recipe that has {_sampler(True)}",
-        )
+        what = f"{dataset} has trajectories of agents"
+        raise DataError(what, f"replay them with a recipe that has {_sampler(True)}")
 
 
 _REPLAYED = (
@@ -297,80 +285,51 @@ def _sampler(of_agents: bool) -> str:
     return "agent_rollout_mapper" if of_agents else "policy_rollout_mapper"
 
 
-def _not_sampled(table: pa.Table, _: tuple[int, int]) -> Array:
-    size_N = _size(table, "response_token_ids")
-    drop_N: Array = (size_N == 0) | (size_N != _size(table, "response_logprobs"))
-    for name in ("response_token_ids", "response_logprobs"):
-        lacking = pc.is_null(pc.list_flatten(table[name]), nan_is_null=True)
-        drop_N[pc.list_parent_indices(table[name]).filter(lacking).to_numpy()] = True
-    return drop_N
+def _unfit(table: pa.Table, longest: tuple[int, int], *, of_agents: bool) -> dict[str, Array]:
+    """Which rows cannot train, each bool[N], by reason."""
+    row_T, *columns = _turns(table, of_agents=of_agents)
+    prompt_T, size_T, logprobs_T = (
+        np.asarray(pc.fill_null(pc.list_value_length(each), 0)) for each in columns
+    )
+    _, ids, logprobs = columns
+    lacks_T = (prompt_T == 0) | (size_T == 0) | (size_T != logprobs_T)
+    for lists, known in (
+        (ids, pc.is_valid(ids.flatten())),
+        (logprobs, pc.fill_null(pc.is_finite(logprobs.flatten()), False)),
+    ):
+        lacks_T[pc.list_parent_indices(lists).filter(pc.invert(known)).to_numpy()] = True
+    too_long_T = (prompt_T > longest[0]) | (size_T > longest[1])
+
+    def rows(of_turns_T: Array) -> Array:
+        return np.bincount(row_T[of_turns_T], minlength=table.num_rows)
+
+    found = {
+        "not_sampled": (rows(lacks_T) > 0) | (rows(size_T >= 0) == 0),
+        "no_reward": ~np.isfinite(numbers(table, "reward")),
+        "too_long": rows(too_long_T) > 0,
+    }
+    if not of_agents:
+        return found
+    failed_N = np.asarray(pc.is_in(table["finish_reason"], pa.array(FAILURES)))
+    return {"failed_trajectory": failed_N, **found}
 
 
-def _without_reward(table: pa.Table, _: tuple[int, int]) -> Array:
-    without_N: Array = ~np.isfinite(numbers(table, "reward"))
-    return without_N
+def _turns(table: pa.Table, *, of_agents: bool) -> tuple[Array, pa.Array, pa.Array, pa.Array]:
+    """The row of each turn of the policy, and the tokens of its prompt, its own, and logprobs.
 
-
-def _longer(table: pa.Table, longest: tuple[int, int]) -> Array:
-    prompt, response = longest
-    too_long: Array = _size(table, "prompt_token_ids") > prompt
-    return too_long | (_size(table, "response_token_ids") > response)
-
-
-def _groups_of_one(table: pa.Table, _: tuple[int, int]) -> Array:
-    groups = Groups.of(table)
-    alone: Array = (groups.sizes_G == 1)[groups.codes_N]
-    return alone
-
-
-_REPLAY_DROPS = {
-    "not_sampled": _not_sampled,
-    "no_reward": _without_reward,
-    "too_long": _longer,
-    "group_of_one": _groups_of_one,
-}
-
-
-def _actions(table: pa.Table) -> list[list[Turn]]:
-    cells = table["turns"].to_pylist()
-    return [[turn for turn in turns_of(cell or ()) if turn.role == POLICY] for cell in cells]
-
-
-def _failed(table: pa.Table, _: tuple[int, int]) -> Array:
-    return np.asarray(pc.is_in(table["finish_reason"], pa.array(FAILURES)))
-
-
-def _not_all_sampled(table: pa.Table, _: tuple[int, int]) -> Array:
-    """Trajectories without a turn, or of which one has no tokens or lacks a log-probability."""
-
-    def sampled(turn: Turn) -> bool:
-        ids, logprobs = turn.token_ids or (), turn.logprobs or ()
-        known = all(each is not None and isfinite(each) for each in logprobs)
-        return bool(turn.prompt_token_ids and ids) and len(ids) == len(logprobs) and known
-
-    return np.array([not turns or not all(map(sampled, turns)) for turns in _actions(table)], bool)
-
-
-def _with_longer_turns(table: pa.Table, longest: tuple[int, int]) -> Array:
-    prompt, response = longest
-
-    def too_long(turn: Turn) -> bool:
-        return len(turn.prompt_token_ids or ()) > prompt or len(turn.token_ids or ()) > response
-
-    return np.array([any(map(too_long, turns)) for turns in _actions(table)], bool)
-
-
-_TRAJECTORY_DROPS = {
-    "failed_trajectory": _failed,
-    "not_sampled": _not_all_sampled,
-    "no_reward": _without_reward,
-    "too_long": _with_longer_turns,
-    "group_of_one": _groups_of_one,
-}
-
-
-def _size(table: pa.Table, name: str) -> Array:
-    return np.asarray(pc.fill_null(pc.list_value_length(table[name]), 0))
+    A response is one turn.
+    """
+    if not of_agents:
+        names = ("prompt_token_ids", "response_token_ids", "response_logprobs")
+        prompts, ids, logprobs = (flat(table[name]) for name in names)
+        return np.arange(table.num_rows), prompts, ids, logprobs
+    lists = flat(table["turns"])
+    turns = lists.flatten()
+    by_policy = pc.equal(pc.struct_field(turns, "role"), POLICY)
+    rows, turns = pc.list_parent_indices(lists).filter(by_policy), turns.filter(by_policy)
+    names = ("prompt_token_ids", "token_ids", "logprobs")
+    prompts, ids, logprobs = (pc.struct_field(turns, name) for name in names)
+    return rows.to_numpy(), prompts, ids, logprobs
 
 
 def _drop_repeated_prompts(curated: Curated) -> Curated:

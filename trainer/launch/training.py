@@ -417,7 +417,6 @@ def end_all(folder: Path, *, but: int | None = None) -> None:
 def finish(
     run: TrainingRun, *, quiet: bool = False, variables: Mapping[str, str] | None = None
 ) -> None:
-    """Write the policy and the curves of a finished run."""
     policy = run.folder / "policy"
     (run.folder / "curves.png").unlink(missing_ok=True)  # Written last: with it, all is there.
     if checkpoints.last(run.folder) is not None:

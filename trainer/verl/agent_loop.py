@@ -68,7 +68,8 @@ class FlowAgentLoop(AgentLoopBase):  # type: ignore[misc]
         if found.finish_reason in FAILURES:
             message = f"a trajectory failed with {found.finish_reason}: {found.detail}"
             _first_failures.report(found.finish_reason, message)
-        return _outputs(found)
+        turns = found.actions or [NO_ACTION]
+        return [_output(turn, found, at) for at, turn in enumerate(turns)]
 
 
 class _ServerTurns:
@@ -159,11 +160,6 @@ class _OpenFlow:
 def _open_flow(run: str) -> _OpenFlow:
     """In its only event loop."""
     return _OpenFlow(TrainingRun.open(Path(run)))
-
-
-def _outputs(trajectory: Trajectory) -> list[AgentLoopOutput]:
-    turns = trajectory.actions
-    return [_output(turn, trajectory, at) for at, turn in enumerate(turns or [NO_ACTION])]
 
 
 def _output(turn: Turn, trajectory: Trajectory, at: int) -> AgentLoopOutput:

@@ -12,7 +12,7 @@ While a step updates the policy, the groups of the next one enter the recipe as 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from threading import Event, Thread
 from typing import Any
 
@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 import transfer_queue as tq
 from tensordict import NonTensorStack
 
-from ...operators.agents.trajectory import TOOL_SECONDS
 from ...operators.columns import BoolArray, flat, numbers
 from ...operators.filter.policy_age_filter import TOO_OLD
 from ...operators.importance import POLICY_AGE
@@ -34,7 +33,7 @@ from .curation import Curated, poll_interval
 from .figures import Clock
 from .groups import PendingGroups
 from .sampled import SampledGroups
-from .trajectories import plain
+from .trajectories import Polled, plain
 from .verl_trainer import VerlTrainer
 
 
@@ -59,7 +58,7 @@ class Ahead:
 
     def _resumed(self) -> int:
         """Clean up what was trained on before a resume; the number of the next request."""
-        there = _prompts()
+        there = Polled.of("train").status
         _clear_trained()
         last = max(map(int, there), default=-1)
         if self._sampled is not None:
@@ -117,46 +116,33 @@ class NextGroups:
         try:
             while self._groups.ended < self._wanted and not self._stop.is_set():
                 listed = time.perf_counter()
-                there = _listed()
+                polled = Polled.of("train")
                 now = time.perf_counter()
-                if not self._add(there):
+                if not self._add(polled):
                     self._stop.wait(poll_interval(now - began, now - listed))
         except Exception as error:  # Of any type: it is raised where the groups are taken.
             self._error.append(error)
 
-    def _add(self, there: Mapping[str, Mapping[str, Any]]) -> bool:
+    def _add(self, polled: Polled) -> bool:
         """Add groups that are finished, and whole; whether there were any.
 
         Others, such as those that have failed, are left to the step itself.
         """
-        groups = self._groups
-        status = {k: tag["status"] for k, tag in there.items() if tag.get("is_prompt")}
-        left = status.keys() - groups.uids
-        turn = self._ahead.turn(left, set(), self._wanted - groups.ended)
-        finished = {uid for uid in turn if status[uid] == "finished"}
-        rows = {key: tag for key, tag in there.items() if not tag.get("is_prompt")}
-        of_rows = TrajectoryKey.of_trajectories(rows)
+        left = polled.status.keys() - self._groups.uids
+        turn = self._ahead.turn(left, set(), self._wanted - self._groups.ended)
+        of_rows = TrajectoryKey.of_trajectories(polled.rows)
+        finished = turn & polled.prompts("finished")
         finished -= {key.uid for key, tag in of_rows.items() if not tag}
         if not finished:
             return False
         with self._clock("read"):
-            groups.add(finished, {k: dict(t) for k, t in of_rows.items() if k.uid in finished})
+            self._groups.add(finished, {k: tag for k, tag in of_rows.items() if k.uid in finished})
         return True
-
-
-def _listed() -> Mapping[str, Mapping[str, Any]]:
-    """The tags of what is in TransferQueue to train on, prompts and rows."""
-    found: Mapping[str, Mapping[str, Any]] = (tq.kv_list("train") or {}).get("train", {})
-    return found
-
-
-def _prompts() -> Mapping[str, Mapping[str, Any]]:
-    return {key: tag for key, tag in _listed().items() if tag.get("is_prompt")}
 
 
 def rows_of_prompts(keys: Collection[str] | None = None) -> list[int]:
     """Which prompts of the dataset some requests are of; None: all that no step has taken."""
-    keys = list(_prompts() if keys is None else keys)
+    keys = list(Polled.of("train").status if keys is None else keys)
     if not keys:
         return []
     data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["extra_info"])
@@ -165,9 +151,8 @@ def rows_of_prompts(keys: Collection[str] | None = None) -> list[int]:
 
 def _clear_trained() -> None:
     """Clear rows of prompts that are not there: a checkpoint has those that its step trained on."""
-    there = _listed()
-    prompts = {key for key, tag in there.items() if tag.get("is_prompt")}
-    left = [key for key in there if key not in prompts and key.rsplit("_", 2)[0] not in prompts]
+    polled = Polled.of("train")
+    left = [key for key in polled.rows if key.rsplit("_", 2)[0] not in polled.status]
     if left:
         tq.kv_clear(partition_id="train", keys=left)
 
@@ -201,12 +186,7 @@ def too_old_line(rollouts: pa.Table, curated: Curated) -> str | None:
     if old_N.all():
         return line
     old, others = lengths_N[old_N].mean(), lengths_N[~old_N].mean()
-    line += f"; they have {old:,.0f} tokens on average, the others {others:,.0f}"
-    if TOOL_SECONDS in rollouts.column_names:
-        seconds_N = np.nan_to_num(numbers(rollouts, TOOL_SECONDS))
-        old, others = seconds_N[old_N].mean(), seconds_N[~old_N].mean()
-        line += f"; {old:.1f} seconds of tools, the others {others:.1f}"
-    return line
+    return f"{line}; they have {old:,.0f} tokens on average, the others {others:,.0f}"
 
 
 def _too_old(rollouts: pa.Table, curated: Curated) -> BoolArray:

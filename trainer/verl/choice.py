@@ -21,13 +21,7 @@ from ...operators.columns import flat, numbers
 from ...operators.errors import DataError
 from ...operators.groups import Array
 from ...operators.mapper.history_mapper import VISITS, HistoryMapper
-from ...operators.training_step import (
-    PROMPT_ROW,
-    RANK,
-    PerStepOperator,
-    StepContext,
-    last_visits,
-)
+from ...operators.training_step import PROMPT_ROW, RANK, PerStepOperator, StepContext, last_visits
 from ...pipelines.recipe.steps import Step
 from ..run import TrainingRun
 from .curation import Curated, curate, format_drop_counts
@@ -73,8 +67,6 @@ def order(prompts: pa.Table, steps: Sequence[Step], context: StepContext) -> Pro
 
 
 class PromptChoice:
-    """Chooses the prompts of each step of a run whose recipe has steps that choose."""
-
     def __init__(self, run: TrainingRun) -> None:
         self._run, prompts = run, run.prompts("train")
         self._names = flat(prompts["prompt_id"].cast(pa.string()))
@@ -180,7 +172,6 @@ class PromptChoice:
         return table.replace_schema_metadata({_PROGRESS: repr(self._progress)})
 
     def figures(self) -> dict[str, float]:
-        """How many prompts were left, and what was dropped."""
         assert self._order is not None
         found = {"eligible": float(len(self._order.rows)), **self._order.curated.figures}
         return {f"choice/{name}": value for name, value in found.items()}

@@ -18,8 +18,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
+from copy import deepcopy
 from threading import BoundedSemaphore
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,18 +78,16 @@ def _at(operator: Operator, progress: float) -> Operator:
 
 
 class Curation:
-    """Runs steps on groups as they finish."""
-
     def __init__(self, steps: Sequence[Step], pool: ThreadPoolExecutor) -> None:
         barriers = [at for at, s in enumerate(steps) if s.operator.scope is Scope.DATASET]
         at = barriers[0] if barriers else len(steps)
         self._before_barrier, self._from_barrier = steps[:at], steps[at:]
         self._pool = pool
-        self._parts: list[Future[_Part]] = []
+        self._parts: list[Future[Curated]] = []
 
     def add(self, rollouts: pa.Table) -> None:
         """Begin on whole groups, none of which was added before."""
-        self._parts.append(self._pool.submit(_Part.of, self._before_barrier, rollouts))
+        self._parts.append(self._pool.submit(curate, self._before_barrier, rollouts))
 
     def check(self) -> None:
         """Raise now what a step has raised so far, instead of when the last group is finished."""
@@ -100,80 +98,66 @@ class Curation:
     def close(self, order: pa.Array) -> Curated:
         parts = [future.result() for future in self._parts]
         table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
-        last = _Part.of(self._from_barrier, _ordered(table, order))
-        return _curated([*parts, last])
+        return _joined([*parts, curate(self._from_barrier, _ordered(table, order))])
 
 
 def curate(steps: Sequence[Step], rollouts: pa.Table) -> Curated:
-    """Run steps on rows that are all there."""
-    return _curated([_Part.of(steps, rollouts)])
+    log, verdicts, written = AuditLog(), Counter[str](), list[StepValues | None]()
+
+    def run(step: Step, frame: Frame) -> StepResult:
+        # Nothing is held while a server is waited for.
+        with nullcontext() if isinstance(step.operator, ResumableOperator) else _COMPUTING:
+            # Processor time: a thread that waits for a judge costs the training step nothing.
+            result = run_step(step, frame, clock=time.thread_time)
+        if "verdict" in result.change.columns:
+            verdicts.update(_own_values(step, frame, result.change, "verdict"))
+        written.append(StepValues.of(step.name, frame, result.change))
+        return result
+
+    table = apply_steps(steps, Frame.of(rollouts), run=run, log=log).table()
+    logs = log.steps.items()
+    return Curated(
+        table,
+        log.take_decisions(),
+        {f"{name}/{note}": n for name, each in logs for note, n in each.notes.items()},
+        verdicts,
+        {name: each.seconds for name, each in logs},
+        tuple(each for each in written if each),
+        {name: each.matches for name, each in logs if each.matches},
+    )
 
 
 def continued(curated: Curated, steps: Sequence[Step]) -> Curated:
     """Run further steps on the rows that are left."""
     if not (steps and curated.table.num_rows):
         return curated
-    more = curate(steps, curated.table)
-    verdicts = Counter(curated.verdicts)
-    verdicts.update(more.verdicts)
-    return Curated(
-        more.table,
-        pa.concat_tables([curated.decisions, more.decisions]),
-        {**curated.notes, **more.notes},
-        dict(verdicts),
-        {**curated.seconds, **more.seconds},
-        (*curated.written, *more.written),
-        {**curated.matches, **more.matches},
-    )
+    return _joined([curated, curate(steps, curated.table)])
 
 
-class _Part(NamedTuple):
-    table: pa.Table
-    log: AuditLog
-    verdicts: Counter[str]
-    written: tuple[StepValues, ...]
-
-    @classmethod
-    def of(cls, steps: Sequence[Step], rollouts: pa.Table) -> _Part:
-        log, verdicts, written = AuditLog(), Counter[str](), list[StepValues | None]()
-
-        def run(step: Step, frame: Frame) -> StepResult:
-            # Nothing is held while a server is waited for.
-            with nullcontext() if isinstance(step.operator, ResumableOperator) else _COMPUTING:
-                # Processor time: a thread that waits for a judge costs the training step nothing.
-                result = run_step(step, frame, clock=time.thread_time)
-            if "verdict" in result.change.columns:
-                verdicts.update(_own_values(step, frame, result.change, "verdict"))
-            written.append(StepValues.of(step.name, frame, result.change))
-            return result
-
-        frame = apply_steps(steps, Frame.of(rollouts), run=run, log=log)
-        return cls(frame.table(), log, verdicts, tuple(each for each in written if each))
+def _joined(parts: Sequence[Curated]) -> Curated:
+    """What became of all parts; the rows are those of the last."""
+    notes, verdicts, seconds = Counter[str](), Counter[str](), Counter[str]()
+    matches = dict[str, MatchLog]()
+    for part in parts:
+        for total, own in ((notes, part.notes), (verdicts, part.verdicts), (seconds, part.seconds)):
+            total.update(own)
+        for name, each in part.matches.items():
+            if name in matches:
+                matches[name].merge(each)
+            else:
+                matches[name] = deepcopy(each)
+    decided = pa.concat_tables([part.decisions for part in parts])
+    written = tuple(each for part in parts for each in part.written)
+    return Curated(parts[-1].table, decided, notes, verdicts, seconds, written, matches)
 
 
 def _own_values(step: Step, frame: Frame, change: Change, column: str) -> list[Any]:
-    """What a step wrote to the rows that it is about: others have what they had before."""
+    """Only of the rows that it is about: others have what they had before."""
     written = change.columns[column]
     if step.operator.where is not None and change.parents is None:
         written = written.take(pa.array(matching_rows(step.operator, frame)))
     values: list[Any] = written.to_pylist()
     return values
-
-
-def _curated(parts: Sequence[_Part]) -> Curated:
-    """The rows are those of the last part."""
-    log, verdicts = AuditLog(), Counter[str]()
-    for part in parts:
-        log.merge(part.log)
-        verdicts.update(part.verdicts)
-    notes = {
-        f"{name}/{note}": n for name, step in log.steps.items() for note, n in step.notes.items()
-    }
-    seconds = {name: step.seconds for name, step in log.steps.items()}
-    written = tuple(each for part in parts for each in part.written)
-    matches = {name: step.matches for name, step in log.steps.items() if step.matches}
-    decided = log.take_decisions()
-    return Curated(parts[-1].table, decided, notes, dict(verdicts), seconds, written, matches)
 
 
 def threads() -> ThreadPoolExecutor:
@@ -199,8 +183,7 @@ def drop_rows(curated: Curated, drop_N: Array, reason: str, step: str = TRAINING
     frame, change = Frame.of(curated.table), Change(reasons=reasons)
     dropped = decisions(frame, change, step)
     return curated._replace(
-        table=frame.after(change).table(),
-        decisions=pa.concat_tables([curated.decisions, dropped]),
+        table=frame.after(change).table(), decisions=pa.concat_tables([curated.decisions, dropped])
     )
 
 
@@ -276,8 +259,6 @@ _TOKENS = frozenset({"prompt_token_ids", "response_token_ids", "response_logprob
 
 
 class StepValues(NamedTuple):
-    """What a step wrote to some rows."""
-
     step: str  # its name
     response_ids: pa.ChunkedArray  # string[N], of the rows that it saw
     columns: Mapping[str, Any]  # what it wrote, each of N rows
@@ -295,13 +276,11 @@ class StepValues(NamedTuple):
 
 
 class RecordedStep(NamedTuple):
-    """What is on file of a step."""
-
     name: str  # of the step, as the decisions have it
     columns: Mapping[str, str]  # what it wrote, and the column of the file in which that is
     without: Sequence[str]  # columns that it took away
-    number: int = 0  # in the recipe of the run; 0 in files of before
-    reasons: Mapping[str, str] = MappingProxyType({})  # what they mean, as its operator says
+    number: int  # in the recipe of the run
+    reasons: Mapping[str, str]  # what they mean, as its operator says
 
 
 def values_table(

@@ -16,13 +16,7 @@ import pyarrow.parquet as pq
 
 from ...operators.agents.trajectory import FAILURES, TOOL, TOOL_SECONDS
 from ...operators.arrow_compute import pc
-from ...operators.columns import (
-    RIGHT,
-    WRONG,
-    flat,
-    numbers,
-    right_and_wrong,
-)
+from ...operators.columns import RIGHT, WRONG, flat, numbers, right_and_wrong
 from ...operators.groups import Array, Groups, hash_each
 from ...operators.importance import REPLAYED_FROM
 from ...operators.logs import redact, visible
@@ -98,11 +92,10 @@ def source_figures(rollouts: pa.Table, values: pa.Table) -> dict[str, float]:
 
 
 def agent_figures(rollouts: pa.Table) -> dict[str, float]:
-    """Return the figures of trajectories as they were sampled, for `rejuice/agent/...`.
+    """Trajectories as they were sampled, for `rejuice/agent/...`.
 
-    `turns`, `tool_calls` and `tool_seconds` are means over trajectories, `tool_errors` is the share
-    of calls that did not work, where a malformed action counts as a call, too; `finish/*` and
-    `failed/*` count trajectories by their `finish_reason`, which is the policy's doing or not.
+    `tool_errors` is the share of calls that did not work, malformed actions included; `finish/*`
+    and `failed/*` count by `finish_reason`, which is the policy's doing or not.
     """
     found: dict[str, float] = {
         "agent/trajectories": float(rollouts.num_rows),
@@ -334,8 +327,6 @@ def _cell(value: str | float | None) -> str:
 
 
 class Clock:
-    """Processor seconds of a thread, by what they were spent on."""
-
     def __init__(self) -> None:
         self._spent: dict[str, float] = {}
 
@@ -398,7 +389,7 @@ class StepFiles:
         self._written: Future[None] | None = None
 
     def keep(self, step: int, part: str, tables: Mapping[str, pa.Table], recipe: str) -> None:
-        """Write a step's folder; a step that is done again after a resume replaces it."""
+        """A step that is done again after a resume replaces its folder."""
         if not self._run.config.keep_rollouts:
             return
         self.wait()

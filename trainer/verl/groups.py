@@ -41,8 +41,6 @@ _NO_ROLLOUTS = pa.schema(
 
 
 class QueuedGroups:
-    """Groups whose rows are in TransferQueue."""
-
     def __init__(self) -> None:
         self.uids: set[str] = set()  # keys of their prompts there
         self.tags: dict[TrajectoryKey, dict[str, Any]] = {}  # of their rows there
@@ -68,10 +66,9 @@ class QueuedGroups:
             return []  # It may have no columns.
         ids = table["response_id"].to_pylist()
         if len(set(ids)) < len(ids) or not self._key_of.keys() >= set(ids):
-            raise DataError(
-                "a row is not one response of the policy, or not the only one that is",
-                "leave out steps that copy or make rows after a policy_rollout_mapper",
-            )
+            what = "a row is not one response of the policy, or not the only one that is"
+            right = "leave out steps that copy or make rows after a policy_rollout_mapper"
+            raise DataError(what, right)
         return [self._rows_of[self._key_of[each]] for each in ids]
 
     def lengths(self, keys: Sequence[TrajectoryKey]) -> Array:
@@ -80,10 +77,7 @@ class QueuedGroups:
 
 
 class PendingGroups(QueuedGroups):
-    """The groups of a step that are finished so far, while others are still sampled.
-
-    Of each prompt n trajectories were requested.
-    """
+    """n trajectories of each prompt were requested."""
 
     def __init__(
         self,
@@ -251,8 +245,6 @@ def _is_of(curated: Curated, prompt_ids: pa.Array) -> Array:
 
 
 class StepPart(NamedTuple):
-    """Answers of a step, or judgements, and what became of them."""
-
     groups: QueuedGroups  # their groups
     rollouts: pa.Table  # as sampled
     curated: Curated  # what the recipe left of them, without untrainable rows if they train
@@ -263,7 +255,7 @@ class StepPart(NamedTuple):
 
     @property
     def tables(self) -> dict[str, pa.Table]:
-        """The tables that are kept of it, by the names of their files."""
+        """By the names of their files."""
         found = {"rollouts": self.rollouts}
         found |= {"curated": self.curated.table, "decisions": self.curated.decisions}
         found["values"] = self.values
@@ -406,27 +398,18 @@ def _outage(part: StepPart) -> str:
 
 
 def _mostly_without_signal(part: StepPart) -> bool:
-    """Whether at least half of the rows that were dropped are of groups without signal."""
     reasons = part.curated.decisions["reason"]
     found = pc.sum(pc.is_in(reasons, pa.array(sorted(_NO_SIGNAL)))).as_py() or 0
     return 0 < len(reasons) <= 2 * found
 
 
 def _nothing_to_train_on(step: int, parts: Mapping[str, StepPart], sampler: str) -> DataError:
-    found = f"step {step}: no group is left to train on"
-    judged = parts.get("verify")
-    if judged is None:
-        missing = missing_figures(parts[""].values).items()
-        counts = [f"{name.removeprefix('missing/')} {rows:.0f}" for name, rows in missing]
-        return DataError(
-            f"{found} ({', '.join([format_drop_counts(parts[''].curated), *counts])})",
-            f"look at the steps after {sampler}, or allow a refill",
-        )
-    if judged.rollouts.num_rows or judged.groups.failed:
-        return DataError(
-            f"{found} ({format_drop_counts(judged.curated)})", "look at the steps that judge"
-        )
-    return DataError(
-        f"{found}: no answer gives a verification prompt",
-        "a prompt needs right and wrong answers: take more prompts_per_step or n, or refill",
-    )
+    found, judged = f"step {step}: no group is left to train on", parts.get("verify")
+    if judged is not None and not judged.rollouts.num_rows and not judged.groups.failed:
+        right = "a prompt needs right and wrong answers: take more prompts_per_step or n, or refill"
+        return DataError(f"{found}: no answer gives a verification prompt", right)
+    last = parts[""] if judged is None else judged
+    missing = missing_figures(last.values).items()
+    counts = [f"{name.removeprefix('missing/')} {rows:.0f}" for name, rows in missing]
+    right = f"look at the steps after {sampler}, or allow a refill"
+    return DataError(f"{found} ({', '.join([format_drop_counts(last.curated), *counts])})", right)

@@ -140,7 +140,7 @@ class VerificationPrompts(NamedTuple):
 def verification_prompts(
     steps: Sequence[Step], queued: QueuedAnswers, step: int, encode: Encode, longest: int
 ) -> VerificationPrompts:
-    """Make verification prompts of queued answers; answers that give none are flushed."""
+    """Answers that give none are flushed."""
     made = curate(steps[:1], queued.table)
     # Before anything is balanced: long answers are wrong more often than not.
     fit = drop_overlong_prompts(made, encode, longest, among_N=of_task(made.table, "verify"))

@@ -66,25 +66,23 @@ from .trajectories import AnyGroup, Slot, TrainedRows, plain, prompt_batch, put
 
 
 class StoredGroups(NamedTuple):
-    """The stored groups of a run, and the steps that give them credit."""
-
     table: pa.Table  # rows of a prompt are adjacent
-    first_rows: dict[str, int]  # the first row of each prompt, by its id
+    rows: dict[str, range]  # of each prompt, by its id
     credit: tuple[Step, ...]  # none: the credit is stored as well
 
     @classmethod
     def open(cls, run: TrainingRun) -> StoredGroups:
         table = feather.read_table(run.folder / "prompts" / "replay.arrow")
-        starts_G = Groups.of(table).starts_G
-        names = table["prompt_id"].take(starts_G).to_pylist()
-        first_rows = dict(zip(names, starts_G.tolist(), strict=True))
+        groups = Groups.of(table)
+        names = table["prompt_id"].take(groups.starts_G).to_pylist()
+        ranges = map(range, groups.starts_G, groups.starts_G + groups.sizes_G)
         credit = replayed_credit(run.split.after, table.column_names)
         if any(gives_credit(step.operator) for step in credit):
             # Stored advantages are not those of the recipe, unless its steps make them of these.
             read = {name for step in credit for name in step.operator.reads()}
             stale = [n for n in ADVANTAGES if n in table.column_names and n not in read]
             table = table.drop_columns(stale)
-        return cls(table, first_rows, credit)
+        return cls(table, dict(zip(names, ranges, strict=True)), credit)
 
     def trained_rows(self, batch: Any) -> tuple[TrainedRows, list[str]]:
         """The rows of a step's `KVBatchMeta` that train, and the keys of the others."""
@@ -95,7 +93,7 @@ class StoredGroups(NamedTuple):
         data = tq.kv_batch_get(names, partition_id="train", select_fields=["extra_info"])
         infos = map(plain, data["extra_info"])
         row_of = [
-            self.first_rows[info["prompt_id"]] + key.session
+            self.rows[info["prompt_id"]][key.session]
             for info, key in zip(infos, firsts, strict=True)
         ]
         order = np.argsort(row_of, kind="stable")
@@ -111,16 +109,10 @@ class StoredGroups(NamedTuple):
 
 
 class ReplayManager:
-    """verl's agent loop manager, for stored groups."""
-
     def __init__(self, run: Path, live: Any) -> None:
         self._live = live
-        table = feather.read_table(run / "prompts" / "replay.arrow")
-        self._table, groups = table, Groups.of(table)
-        self._of_agents = TrainingRun.open(run).split.agents is not None
-        names = table["prompt_id"].take(groups.starts_G).to_pylist()
-        ends_G = groups.starts_G + groups.sizes_G
-        self._rows = dict(zip(names, zip(groups.starts_G, ends_G, strict=True), strict=True))
+        opened = TrainingRun.open(run)
+        self._stored, self._of_agents = StoredGroups.open(opened), opened.split.agents is not None
 
     @classmethod
     @auto_await  # type: ignore[untyped-decorator]
@@ -133,21 +125,17 @@ class ReplayManager:
         return cls(Path(settings.run), live)
 
     def generate_sequences(self, prompts: Any) -> None:
-        """Put the stored groups of the prompts; sample those that are held out."""
         batch = prompt_batch(prompts)
         if batch.partition == "val":
             self._live.generate_sequences(prompts)
             return
-        stored = [(slot, self._stored(slot)) for slot in batch.slots]
+        found = [self._stored.rows[slot.prompt_id] for slot in batch.slots]
+        tables = [self._stored.table.slice(rows.start, len(rows)) for rows in found]
+        stored = [*zip(batch.slots, (each.to_pylist() for each in tables), strict=True)]
         rewards = [[row["reward"] for row in rows] for _, rows in stored]
         made: Callable[[list[dict[str, Any]]], AnyGroup]
         made = _trajectories if self._of_agents else group_of
         put([(slot, made(rows)) for slot, rows in stored], batch.partition, batch.step, rewards)
-
-    def _stored(self, slot: Slot) -> list[dict[str, Any]]:
-        first, end = self._rows[slot.prompt_id]
-        rows: list[dict[str, Any]] = self._table.slice(first, end - first).to_pylist()
-        return rows
 
 
 def _trajectories(rows: list[dict[str, Any]]) -> TrajectoryGroup:
@@ -159,7 +147,6 @@ def _trajectories(rows: list[dict[str, Any]]) -> TrajectoryGroup:
 
 
 def group_of(rows: list[dict[str, Any]]) -> Group:
-    """The stored responses to a prompt, rows by the names of their columns."""
     samples = tuple(
         Sample(
             row["response"],

@@ -37,14 +37,7 @@ from .. import metrics, saved
 from ..accuracy import of_graded_tasks, set_figures, with_accuracy
 from ..metrics import BEST, BEST_STEP
 from ..run import UPDATE, EarlyEnd, TrainingRun, errors_recorded, plan_step, write_early_end
-from ..split import (
-    ACCURACY,
-    REPLAYED,
-    HeldOutSet,
-    grading_and_credit,
-    grading_steps,
-    loss_agg_mode,
-)
+from ..split import ACCURACY, REPLAYED, HeldOutSet, grading_and_credit, grading_steps, loss_agg_mode
 from . import judging
 from .advantage import TrajectoryKey
 from .ahead import Ahead, NextGroups, age_figures, rows_of_prompts, too_old_line
@@ -91,7 +84,7 @@ from .groups import (
 from .history import history_of, write_history
 from .judging import AnswerQueue, VerificationPrompts
 from .replay import StoredGroups, put_rows, replayable, replayed_figures, with_logprobs
-from .trajectories import TrainedRows, read, write_logprobs, write_trained
+from .trajectories import Polled, TrainedRows, read, write_logprobs, write_trained
 from .verl_trainer import SKIPS, StepSkippedError, VerlTrainer, skipped
 
 _PATIENCE = 3  # steps in a row without an update by an outage, such as a tool's
@@ -112,20 +105,17 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         folder = Path(sampler_kwargs["run"])
         with errors_recorded(folder):
             self.run = TrainingRun.open(folder)
-            self._policy, self._sampling = self.run.sampler()
-            split = self.run.split
-            self.choice = PromptChoice(self.run) if split.choosing else None
+            self.trainer = VerlTrainer(self.refill_fn, self._is_stopped)
+            self.source = GroupSource(self.run, self.trainer)
+            self.choice = PromptChoice(self.run) if self.run.split.choosing else None
             self._credit = CreditEstimator()
             self._credit.register()
-        self.trainer = VerlTrainer(self.refill_fn, self._is_stopped)
         self._cores = UsedCores() if self.run.config.profile == "cpu" else None
         self.trainer.end_steps(self._end_step)
         self.trainer.save_by(self._save)
         if self.choice is not None:
             self.trainer.choose_prompts(self._choose)
-        self.ahead = Ahead(self.run, self.trainer) if self.run.config.samples_ahead else None
-        self._next: NextGroups | None = None
-        self._pool = threads()
+        self.ahead = self.source.ahead
         self.files = StepFiles(self.run)
         self.queue = AnswerQueue(self.run)
         self.samples = SampleTables(self.run)
@@ -161,22 +151,25 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             return self.choice.take(step, prompts, busy)
 
     def _train(self, number: int, groups_wanted: int) -> _Batch:
-        """Take a step of GRPO: sample, grade by the recipe, and give verl what can train."""
         if self.ahead is not None:
             self.ahead.begin(number)
-        step = TrainingStep(self, number)
+        step = TrainingStep(self.run, number, self.source, self.queue, self.trainer, self.choice)
         step.sample_answers(groups_wanted)
         if step.plan.judgements:
             step.sample_judgements()
         if step.plan.answers and self.run.split.replay_selector is not None:
             step.replay_groups(groups_wanted)
-        batch = step.release_to_verl()
-        figures = step.all_figures()
-        step.write_files()
+        if not self.in_a_row:
+            step.warn_of_unmatched()
+        rows = step.trained_rows()
+        if rows.keys:
+            with step.clock("write"):
+                self._hand_over(rows)
+        batch, figures = step.release(rows), step.all_figures()
+        step.write_files(self.files, self.samples)
         self._found = step.outcome
-        config, after = self.run.config, number + 1
-        if number < config.steps and self.ahead is not None and config.wait_for_slow:
-            self._next = NextGroups(after, self._new_groups(after), groups_wanted, self.ahead)
+        if number < self.run.config.steps and self.run.config.wait_for_slow:
+            self.source.read_ahead(number + 1, groups_wanted)
         return batch, figures
 
     def _end_step(self, figures: dict[str, Any]) -> None:
@@ -245,7 +238,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             raise DataError(found, f"look at the columns {', '.join(CREDIT)} of train.replay")
         if dropped:
             tq.kv_clear(partition_id="train", keys=dropped)
-        self.hand_over(rows, rewards=False)
+        self._hand_over(rows, rewards=False)
         self._found = TRAINED if any(each.any() for each in rows.advantages) else NO_SIGNAL
         tag_of = dict(zip(meta.keys, meta.tags, strict=True))
         return _batch("train", rows.keys, {key: tag_of[str(key)] for key in rows.keys}), figures
@@ -254,8 +247,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
     def _stored(self) -> StoredGroups:
         return StoredGroups.open(self.run)
 
-    def hand_over(self, rows: TrainedRows, *, rewards: bool = True) -> None:
-        """Write to TransferQueue what the update of some rows needs, and keep their credit."""
+    def _hand_over(self, rows: TrainedRows, *, rewards: bool = True) -> None:
         updates = self.trainer.set_mini_batch_size(len(rows.keys), self.run.config.updates_per_step)
         of_turns = self.run.split.agents is not None
         write_trained(rows, "train", updates if of_turns else None, rewards=rewards)
@@ -267,116 +259,12 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             self.trainer.use_turn_loss()
         self._has_loss = True
 
-    @cached_property
-    def encode(self) -> Encode:
-        """Token ids of a verification prompt, by the same chat template as answers."""
-        kwargs = self.run.split.rollout.chat_template_kwargs
-        return chat_encoder(policy_path(self.run.policy), kwargs)
-
-    # ------------------------------------------------------------------ groups
-
-    def pending(
-        self,
-        partition: str,
-        prompts: pa.Table,
-        steps: Sequence[Step],
-        n: int,
-        step: int | None = None,
-        **sampling: Any,
-    ) -> PendingGroups:
-        """The groups of some prompts, of which there are none yet.
-
-        `sampling` has the sampling parameters that differ from those of the run, and `step` is the
-        one that trains on responses of several ages.
-        """
-        fetch = partial(
-            read,
-            partition=partition,
-            prompts=prompts,
-            policy=self._policy,
-            sampling=self._sampling._replace(**sampling),
-            step=step,
-            of_agents=self.run.split.agents is not None,
-        )
-        return PendingGroups(Curation(steps, self._pool), fetch, n)
-
-    def groups_of(self, number: int, clock: Clock) -> PendingGroups:
-        """The groups of a step as far as they were read ahead, which `clock` has counted."""
-        found, self._next = self._next, None
-        if found is not None and found.step == number:
-            return found.take(clock)
-        return self._new_groups(number)
-
-    def _new_groups(self, number: int) -> PendingGroups:
-        run, (grading, _) = self.run, self.steps_at(number)
-        step = None if self.ahead is None else number
-        return self.pending("train", run.prompts("train"), grading, run.split.rollout.n, step)
-
-    def steps_at(self, number: int) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-        """The steps that grade the answers of a step, and those that give credit."""
-        return grading_and_credit(at_progress(self.run.split.after, self.run.progress(number)))
-
-    def wait_for(
-        self,
-        groups: PendingGroups | ValidationGroups,
-        wanted: int,
-        partition: str,
-        clock: Clock,
-        among: set[str] | None = None,
-    ) -> float:
-        """Wait until so many groups have ended; seconds that it took.
-
-        The recipe starts on those that are finished.
-        """
-        start = time.perf_counter()
-        ahead = self.ahead if partition == "train" else None
-        while groups.ended < wanted:
-            listed = time.perf_counter()
-            # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_marks_prompts_as_we_read_them
-            self._sync_metadata_from_transfer_queue()
-            listing_s = time.perf_counter() - listed
-            # A sampler that dies marks all its prompts as failed, even those that are finished.
-            failed = self.failure_keys[partition] - groups.uids
-            finished = self.finished_keys[partition] - groups.uids
-            if ahead is not None:
-                under_way = self.pending_keys[partition] | self.running_keys[partition]
-                turn = ahead.turn(under_way, failed | finished, wanted - groups.ended)
-                if not turn:
-                    break  # There are no more prompts.
-                failed, finished = failed & turn, finished & turn
-            if among is not None:
-                failed, finished = failed & among, finished & among
-            if not failed and not finished:
-                groups.check()
-                if partition == "train" and ahead is None:  # Ahead, verl saves what is under way.
-                    self.trainer.end_if_stopped()
-                time.sleep(poll_interval(time.perf_counter() - start, listing_s))
-                continue
-            # Without prompts: one that failed and was cleared comes back, as what is no prompt to
-            # verl, if the sampler dies later on.
-            parsed = TrajectoryKey.of_trajectories(self.partitions[partition])
-            if self.run.config.on_failed_session == "drop_row":
-                # verl marks a prompt as failed once all its sessions have ended. Rows whose process
-                # died before they were stored have no tags.
-                stored = {key.uid for key, tag in parsed.items() if tag.get("status") == "success"}
-                failed, finished = failed - stored, finished | (failed & stored)
-            groups.fail(len(failed), () if ahead is None else rows_of_prompts(failed))
-            tags = {key: tag for key, tag in parsed.items() if key.uid in finished and tag}
-            ended = failed | finished
-            lost = [str(key) for key in parsed if key.uid in ended and key not in tags]
-            if failed or lost:
-                tq.kv_clear(partition_id=partition, keys=[*failed, *lost])
-            if finished:
-                with clock("read"):
-                    groups.add(finished, tags)
-        return time.perf_counter() - start
-
     # ------------------------------------------------------------------ a validation
 
     def _validate(self, step: int, prompts: int) -> _Batch:
         sets = self.run.held_out
         groups = ValidationGroups({each.split: self._held_out(each) for each in sets})
-        self.wait_for(groups, prompts, "val", Clock())
+        self.source.wait_for(groups, prompts, "val", Clock())
         if groups.failed:
             print(f"step {step}: {groups.failed} of {prompts} prompts of the validation failed")
         graded, figures = list[TrajectoryKey](), {"failed_prompts": float(groups.failed)}
@@ -402,7 +290,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         return _batch("val", graded, tags), {}
 
     def _validated_enough(self, figures: Mapping[str, float]) -> str:
-        """Why a validation ends training; empty if it does not."""
         config, stop = self.run.config, self.run.config.stop
         own = {**figures, "accuracy": figures.get(config.validation_figures[0], math.nan)}
         reached = {name: own.get(name, math.nan) for name in stop.at}
@@ -424,12 +311,11 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
     def _held_out(self, held_out: HeldOutSet) -> PendingGroups:
         prompts, steps = self.run.prompts(held_out.split), grading_steps(self.run.split.after)
         n, temperature, top_p, _ = held_out.settings
-        return self.pending("val", prompts, steps, n, temperature=temperature, top_p=top_p)
+        return self.source.pending("val", prompts, steps, n, temperature=temperature, top_p=top_p)
 
     def _graded(
         self, step: int, held_out: HeldOutSet, groups: PendingGroups
     ) -> tuple[list[TrajectoryKey], dict[str, float]]:
-        """The responses of a validation set that have an accuracy, as rows of TransferQueue."""
         rollouts, curated = groups.close()
         table, ungraded = curated.table, rollouts.num_rows
         if table.num_rows:
@@ -447,17 +333,140 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         return release_validation(groups, table, ACCURACY), figures
 
 
-class TrainingStep:
-    """A step of training, from what is sampled to what trains."""
+class GroupSource:
+    """The groups of a run, which the recipe's steps begin on as they finish."""
 
-    def __init__(self, buffer: RecipeBuffer, number: int) -> None:
-        self._start, self._waited, self._clock = time.perf_counter(), 0.0, Clock()
-        self._buffer, self._run, self.number = buffer, buffer.run, number
+    def __init__(self, run: TrainingRun, trainer: VerlTrainer) -> None:
+        self._run, self._trainer = run, trainer
+        self._policy, self._sampling = run.sampler()
+        self.ahead = Ahead(run, trainer) if run.config.samples_ahead else None
+        self._next: NextGroups | None = None
+        self._pool = threads()
+
+    @cached_property
+    def encode(self) -> Encode:
+        """Token ids of a verification prompt, by the same chat template as answers."""
+        kwargs = self._run.split.rollout.chat_template_kwargs
+        return chat_encoder(policy_path(self._run.policy), kwargs)
+
+    def pending(
+        self,
+        partition: str,
+        prompts: pa.Table,
+        steps: Sequence[Step],
+        n: int,
+        step: int | None = None,
+        **sampling: Any,
+    ) -> PendingGroups:
+        """The groups of some prompts, of which there are none yet.
+
+        `sampling` has the sampling parameters that differ from those of the run, and `step` is the
+        one that trains on responses of several ages.
+        """
+        fetch = partial(
+            read,
+            partition=partition,
+            prompts=prompts,
+            policy=self._policy,
+            sampling=self._sampling._replace(**sampling),
+            step=step,
+            of_agents=self._run.split.agents is not None,
+        )
+        return PendingGroups(Curation(steps, self._pool), fetch, n)
+
+    def groups_of(self, number: int, clock: Clock) -> PendingGroups:
+        """The groups of a step as far as they were read ahead, which `clock` has counted."""
+        found, self._next = self._next, None
+        if found is not None and found.step == number:
+            return found.take(clock)
+        return self._new_groups(number)
+
+    def read_ahead(self, number: int, wanted: int) -> None:
+        """Read the groups of a step as they finish, while the policy is updated."""
+        if self.ahead is not None:
+            self._next = NextGroups(number, self._new_groups(number), wanted, self.ahead)
+
+    def _new_groups(self, number: int) -> PendingGroups:
+        run, (grading, _) = self._run, self.steps_at(number)
+        step = None if self.ahead is None else number
+        return self.pending("train", run.prompts("train"), grading, run.split.rollout.n, step)
+
+    def steps_at(self, number: int) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+        return grading_and_credit(at_progress(self._run.split.after, self._run.progress(number)))
+
+    def wait_for(
+        self,
+        groups: PendingGroups | ValidationGroups,
+        wanted: int,
+        partition: str,
+        clock: Clock,
+        among: set[str] | None = None,
+    ) -> float:
+        """Wait until so many groups have ended; seconds that it took.
+
+        The recipe starts on those that are finished.
+        """
+        start = time.perf_counter()
+        ahead = self.ahead if partition == "train" else None
+        while groups.ended < wanted:
+            polled_at = time.perf_counter()
+            polled = Polled.of(partition)
+            polling_s = time.perf_counter() - polled_at
+            # A sampler that dies marks all its prompts as failed, even those that are finished.
+            failed = polled.prompts("failure") - groups.uids
+            finished = polled.prompts("finished") - groups.uids
+            if ahead is not None:
+                under_way = polled.prompts("pending", "running")
+                turn = ahead.turn(under_way, failed | finished, wanted - groups.ended)
+                if not turn:
+                    break  # There are no more prompts.
+                failed, finished = failed & turn, finished & turn
+            if among is not None:
+                failed, finished = failed & among, finished & among
+            if not failed and not finished:
+                groups.check()
+                if partition == "train" and ahead is None:  # Ahead, verl saves what is under way.
+                    self._trainer.end_if_stopped()
+                time.sleep(poll_interval(time.perf_counter() - start, polling_s))
+                continue
+            # Without prompts: one that failed and was cleared comes back, as what is no prompt to
+            # verl, if the sampler dies later on.
+            parsed = TrajectoryKey.of_trajectories(polled.rows)
+            if self._run.config.on_failed_session == "drop_row":
+                # verl marks a prompt as failed once all its sessions have ended. Rows whose process
+                # died before they were stored have no tags.
+                stored = {key.uid for key, tag in parsed.items() if tag.get("status") == "success"}
+                failed, finished = failed - stored, finished | (failed & stored)
+            groups.fail(len(failed), () if ahead is None else rows_of_prompts(failed))
+            tags = {key: tag for key, tag in parsed.items() if key.uid in finished and tag}
+            ended = failed | finished
+            lost = [str(key) for key in parsed if key.uid in ended and key not in tags]
+            if failed or lost:
+                tq.kv_clear(partition_id=partition, keys=[*failed, *lost])
+            if finished:
+                with clock("read"):
+                    groups.add(finished, tags)
+        return time.perf_counter() - start
+
+
+class TrainingStep:
+    def __init__(
+        self,
+        run: TrainingRun,
+        number: int,
+        source: GroupSource,
+        queue: AnswerQueue,
+        trainer: VerlTrainer,
+        choice: PromptChoice | None,
+    ) -> None:
+        self._start, self._waited, self.clock = time.perf_counter(), 0.0, Clock()
+        self._run, self.number, self._source, self._queue = run, number, source, queue
+        self._trainer, self._choice, self._ahead = trainer, choice, source.ahead
         self.plan = plan_step(self._run.config, number)
         self.parts: dict[str, StepPart] = {}  # answers: "", judgements: "verify", and "replayed"
         self.outcome = TRAINED  # as far as it is known before the update
         self._figures: dict[str, float] = {}
-        self._grading, self._credit = buffer.steps_at(number)
+        self._grading, self._credit = source.steps_at(number)
         # A step that is repeated after a resume, perhaps by another schedule, starts from nothing.
         shutil.rmtree(self._run.step_folder(number), ignore_errors=True)
 
@@ -467,19 +476,19 @@ class TrainingStep:
         """Wait for responses to prompts of the dataset; request more where too few are left."""
         run, plan, grading, credit = self._run, self.plan, self._grading, self._credit
         steps = (*grading, *credit)
-        choice, ahead = self._buffer.choice, self._buffer.ahead
-        groups = self._buffer.groups_of(self.number, self._clock)
+        choice, ahead = self._choice, self._ahead
+        groups = self._source.groups_of(self.number, self.clock)
         # Ahead, others were chosen, for a later step.
         requested = wanted if choice is None or ahead is not None else choice.taken
         refills = 0
         while True:
             requested = self._wait_for(groups, requested)
-            with self._clock("close"):
+            with self.clock("close"):
                 rollouts, graded = groups.close()
                 if plan.queues or not plan.answers:
                     curated = continued(graded, credit)
                 if plan.queues and rollouts.num_rows:
-                    self._buffer.queue.keep(self.number, curated.table)
+                    self._queue.keep(self.number, curated.table)
                 if plan.answers:
                     trainable = drop_untrainable(graded, credit)
                     curated = give_credit(trainable, credit)
@@ -493,7 +502,7 @@ class TrainingStep:
                 more = min(more, choice.left)
             if not more:
                 break
-            requested += self._buffer.trainer.refill(more)
+            requested += self._trainer.refill(more)
             refills += 1
         if not rollouts.num_rows:
             raise DataError(
@@ -511,7 +520,7 @@ class TrainingStep:
             ahead.take(self.number, groups.uids, too_old_line(rollouts, curated))
         if plan.answers:
             curated, rollouts = self._finally(trainable, curated, rollouts, groups, wanted)
-        with self._clock("close"):
+        with self.clock("close"):
             values = values_table(rollouts, steps, curated.written)
             figures = response_figures(curated, rollouts, values, steps)
             if run.split.agents is not None:
@@ -536,7 +545,7 @@ class TrainingStep:
         trainable, rollouts = self._weighed(trainable, rollouts, groups)
         if POLICY_LOGPROBS in trainable.table.column_names:
             curated = give_credit(trainable, credit)
-        with self._clock("close"):
+        with self.clock("close"):
             curated = drop_excess_groups(trainable, curated, credit, wanted, self.number)
         return curated, rollouts
 
@@ -551,7 +560,7 @@ class TrainingStep:
         """
         weighs = any(isinstance(each.operator, ImportanceWeightMapper) for each in self._credit)
         table = trainable.table
-        if self._buffer.ahead is None or not weighs or not table.num_rows:
+        if self._ahead is None or not weighs or not table.num_rows:
             return trainable, rollouts
         old_N = numbers(table, POLICY_AGE) > 0
         if self._run.config.profile == "gpu":
@@ -560,9 +569,9 @@ class TrainingStep:
             return trainable, rollouts
         old = table.filter(pa.array(old_N))
         keys = [first for (first,) in groups.keys(old)]
-        self._buffer.trainer.end_sampling()
-        with self._clock("log_probs"):
-            found = self._buffer.trainer.log_probs(_batch("train", keys, groups.tags))
+        self._trainer.end_sampling()
+        with self.clock("log_probs"):
+            found = self._trainer.log_probs(_batch("train", keys, groups.tags))
         write_logprobs(keys, "train", found)
         of_row = dict(zip(old["response_id"].to_pylist(), found, strict=True))
         both = (
@@ -588,20 +597,21 @@ class TrainingStep:
         return self._verification_prompts().prompts.num_rows, target
 
     def sample_judgements(self) -> None:
-        """Request the policy's judgements of the queued answers, and wait for them."""
-        run, buffer = self._run, self._buffer
+        run = self._run
         assert run.split.judging is not None
         _, rollout, after = run.split.judging
         prompts, not_asked, figures = self._verification_prompts()
-        buffer.queue.forget(self.number)
+        self._queue.forget(self.number)
         grading, credit = grading_and_credit(at_progress(after, run.progress(self.number)))
         steps = (*grading, *credit)
-        groups = buffer.pending("train", prompts, grading, rollout.n, max_tokens=rollout.max_tokens)
+        groups = self._source.pending(
+            "train", prompts, grading, rollout.n, max_tokens=rollout.max_tokens
+        )
         if prompts.num_rows:
             uids, batch = judging.verl_batch(prompts, rollout, run.split.source, self.number)
-            buffer.trainer.submit(batch)
+            self._trainer.submit(batch)
             self._wait_for(groups, len(uids), among=set(uids))
-        with self._clock("close"):
+        with self.clock("close"):
             rollouts, graded = groups.close()
             curated = give_credit(drop_untrainable(graded, credit), credit)
             values = values_table(rollouts, steps, curated.written)
@@ -612,7 +622,6 @@ class TrainingStep:
         self._add("verify", part, figures)
 
     def replay_groups(self, wanted: int) -> None:
-        """Fill up the answers with groups of earlier steps, as the recipe's selector says."""
         run, selector = self._run, self._run.split.replay_selector
         assert selector is not None
         missing = wanted - number_of_groups(self.parts[""].curated.table)
@@ -625,9 +634,9 @@ class TrainingStep:
             return
         stored = put_rows(table, self.number, SAMPLED_LOGPROBS)
         batch = _batch("train", [*stored.tags], stored.tags)
-        self._buffer.trainer.end_sampling()
+        self._trainer.end_sampling()
         start = time.perf_counter()
-        table = with_logprobs(table, self._buffer.trainer.log_probs(batch))
+        table = with_logprobs(table, self._trainer.log_probs(batch))
         seconds = time.perf_counter() - start
         clear_others(stored, (), "train")
         keeps = selector.model_copy(update={"keep": missing})
@@ -643,23 +652,19 @@ class TrainingStep:
     def _verification_prompts(self) -> VerificationPrompts:
         assert self._run.split.judging is not None
         prompting, longest = self._run.split.judging.prompting, self._run.config.max_prompt_tokens
-        with self._clock("ask"):
-            queued = self._buffer.queue.take(self.plan.since, self.number)
+        with self.clock("ask"):
+            queued = self._queue.take(self.plan.since, self.number)
             return judging.verification_prompts(
-                prompting, queued, self.number, self._buffer.encode, longest
+                prompting, queued, self.number, self._source.encode, longest
             )
 
     def _wait_for(self, groups: PendingGroups, wanted: int, among: set[str] | None = None) -> int:
         """Wait until so many groups have ended; how many have, fewer where there are no others."""
-        self._waited += self._buffer.wait_for(groups, wanted, "train", self._clock, among)
+        self._waited += self._source.wait_for(groups, wanted, "train", self.clock, among)
         return groups.ended
 
     def _add(self, name: str, part: StepPart, figures: Mapping[str, float]) -> None:
         self.parts[name] = part
-        if not self._buffer.in_a_row:
-            matches = part.curated.matches
-            for line in unmatched_lines((step, each.why_none()) for step, each in matches.items()):
-                print(f"step {self.number}: warning: {line}")
         found = {
             **figures,
             "failed_prompts": part.groups.failed,
@@ -669,26 +674,31 @@ class TrainingStep:
 
     # ------------------------------------------------------------------ what trains
 
-    def release_to_verl(self) -> KVBatchMeta:
-        """Write what the update needs of the rows that train, and clear all others."""
-        with self._clock("write"):
-            of_parts = [part.trained_rows() for part in self.parts.values()]
-            rows = TrainedRows.joined(of_parts)
-            if not rows.keys:
-                self.outcome = skip_of(self.number, self.parts, self._run.split.rollout.name())
-                return skipped([part.groups for part in self.parts.values()])
-            self._buffer.hand_over(rows)
-            for part, found in zip(self.parts.values(), of_parts, strict=True):
-                clear_others(part.groups, found.keys, "train")
+    def trained_rows(self) -> TrainedRows:
+        return TrainedRows.joined([part.trained_rows() for part in self.parts.values()])
+
+    def release(self, rows: TrainedRows) -> KVBatchMeta:
+        """Clear all rows but those that train, and give these to verl."""
+        if not rows.keys:
+            self.outcome = skip_of(self.number, self.parts, self._run.split.rollout.name())
+            return skipped([part.groups for part in self.parts.values()])
+        with self.clock("write"):
+            for part in self.parts.values():
+                clear_others(part.groups, rows.keys, "train")
         if self._run.split.agents is not None:
             self._figures["rejuice/agent/turn_rows"] = len(rows.keys)
         tags = {key: tag for part in self.parts.values() for key, tag in part.groups.tags.items()}
         return _batch("train", rows.keys, tags)
 
-    def write_files(self) -> None:
+    def warn_of_unmatched(self) -> None:
+        for part in self.parts.values():
+            matches = part.curated.matches
+            for line in unmatched_lines((step, each.why_none()) for step, each in matches.items()):
+                print(f"step {self.number}: warning: {line}")
+
+    def write_files(self, files: StepFiles, samples: SampleTables) -> None:
         """Keep the rollouts, rewards and decisions of the step, and log samples of them."""
-        files, choice = self._buffer.files, self._buffer.choice
-        chosen = None
+        choice, chosen = self._choice, None
         if choice is not None and choice.step == self.number:
             chosen = choice.table
         for name, part in self.parts.items():
@@ -698,7 +708,7 @@ class TrainingStep:
                 tables["choice"] = chosen
             files.keep(self.number, name, tables, recipe)
         taken = None if chosen is None else chosen["prompt_id"]
-        if self._buffer.ahead is not None:
+        if self._ahead is not None:
             # Those that were chosen now are of a later step.
             rows = pa.array(self.parts[""].groups.failed_rows, pa.int64())
             taken = self._run.prompts("train")["prompt_id"].take(rows)
@@ -713,7 +723,7 @@ class TrainingStep:
             # they could not be written; and after a resume from a checkpoint of this step, they
             # are replayed.
             files.wait()
-        self._buffer.samples.log(self.number, self.parts, self._buffer.trainer, last=failed)
+        samples.log(self.number, self.parts, self._trainer, last=failed)
 
     def all_figures(self) -> dict[str, float]:
         parts = self.parts.values()
@@ -722,7 +732,7 @@ class TrainingStep:
         replayed = REPLAYED in self.parts and self.parts[REPLAYED].trained.num_rows
         if self.outcome is TRAINED and not replayed and min(of_groups.values(), default=1.0) == 1:
             self.outcome = NO_SIGNAL
-        seconds = self._clock.read()
+        seconds = self.clock.read()
         seconds["operators"] = sum(sum(part.curated.seconds.values()) for part in parts)
         seconds["after_sampling"] = time.perf_counter() - self._start - self._waited
         return {
@@ -742,7 +752,6 @@ def _counted(number: int, what: str) -> str:
 def _batch(
     partition: str, keys: list[TrajectoryKey], tags: Mapping[TrajectoryKey, dict[str, Any]]
 ) -> KVBatchMeta:
-    """As verl's trainer reads rows of TransferQueue."""
     return KVBatchMeta(
         partition_id=partition, keys=list(map(str, keys)), tags=[tags[key] for key in keys]
     )

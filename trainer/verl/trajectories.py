@@ -65,8 +65,6 @@ class PromptBatch(NamedTuple):
 
 
 class Rollouts(NamedTuple):
-    """Trajectories, row by row."""
-
     keys: list[TrajectoryKey]  # of their first rows in TransferQueue
     index_N: Array  # int64, the row of each trajectory's prompt
     table: pa.Table  # the row contract up to sampling
@@ -74,6 +72,23 @@ class Rollouts(NamedTuple):
     def take(self, rows: Array) -> Rollouts:
         keys = [self.keys[row] for row in rows.tolist()]
         return Rollouts(keys, self.index_N[rows], self.table.take(pa.array(rows)))
+
+
+class Polled(NamedTuple):
+    """What is in a partition of TransferQueue."""
+
+    status: dict[str, str]  # of each prompt, by its key
+    rows: dict[str, dict[str, Any]]  # the tags of all else, which are mostly rows
+
+    @classmethod
+    def of(cls, partition: str) -> Polled:
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_marks_prompts_as_we_read_them
+        listed = (tq.kv_list(partition) or {}).get(partition, {})
+        prompts = {key: tag["status"] for key, tag in listed.items() if tag.get("is_prompt")}
+        return cls(prompts, {k: dict(tag) for k, tag in listed.items() if k not in prompts})
+
+    def prompts(self, *status: str) -> set[str]:
+        return {key for key, own in self.status.items() if own in status}
 
 
 # --- Prompts from verl, and what is sampled to them -----------------------------------
@@ -175,7 +190,6 @@ def stored_fields(trajectory: Trajectory, at: int) -> dict[str, Any]:
 
 
 def fail(slots: Sequence[Slot], partition: str) -> None:
-    """Mark prompts as failed: they have no responses."""
     tags = [{"status": "failure"}] * len(slots)
     tq.kv_batch_put(keys=[slot.uid for slot in slots], partition_id=partition, tags=tags)
 
@@ -262,9 +276,7 @@ def read(
     keys = [key for key in tags if key == key.first]
     wanted = ["extra_fields"] if of_agents else [*_TOKENS.values()]
     data = tq.kv_batch_get(
-        keys=list(map(str, keys)),
-        partition_id=partition,
-        select_fields=[*wanted, "extra_info"],
+        keys=list(map(str, keys)), partition_id=partition, select_fields=[*wanted, "extra_info"]
     )
     index_N = np.array([plain(each)["index"] for each in data["extra_info"]], np.int64)
     session_N, uid_N = np.array([key.session for key in keys]), np.array([key.uid for key in keys])
@@ -289,8 +301,8 @@ def _trajectories(data: TensorDict, order_N: Array) -> dict[str, Any]:
     fields = [plain(each) for each in data["extra_fields"]]
     found = [fields[row] for row in order_N]
     columns = columns_of([Trajectory.from_json(each[TRAJECTORY]) for each in found])
-    seconds = [each.get(TOOL_SECONDS) for each in found]
-    return {**columns, TOOL_SECONDS: pa.array(seconds, pa.float64())}
+    seconds = pa.array([each[TOOL_SECONDS] for each in found], pa.float64())
+    return {**columns, TOOL_SECONDS: seconds}
 
 
 def _with_columns(
@@ -302,7 +314,6 @@ def _with_columns(
     sampling: Sampling,
     step: int | None,
 ) -> pa.Table:
-    """Prompts with what was sampled to them, and the other columns that sampling writes."""
     names, responses = rows["prompt_id"].to_pylist(), sampled["response"]
     texts = responses if isinstance(responses, list) else responses.to_pylist()
     parts = zip(names, (str(key.session) for key in keys), texts, strict=True)
@@ -367,8 +378,6 @@ def _scores(reward_N: Array, lengths_N: Array) -> torch.Tensor:
 
 
 class TrainedRows(NamedTuple):
-    """Rows of TransferQueue that train: responses, or turns of trajectories."""
-
     keys: list[TrajectoryKey]
     reward_R: Array  # float64, of their responses or trajectories
     advantages: list[Array]  # float64, of the tokens of each; 0 where they are masked
@@ -385,7 +394,6 @@ class TrainedRows(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """The keys, as TransferQueue has them."""
         return list(map(str, self.keys))
 
 
@@ -420,7 +428,6 @@ def _put(keys: Sequence[TrajectoryKey], partition: str, fields: Mapping[str, Any
 
 
 def _nested(values_M: Array, lengths_N: Array, kind: type[np.generic] = np.float32) -> torch.Tensor:
-    """Values of all tokens, as rows of these lengths."""
     offsets = torch.from_numpy(np.concatenate(([0], np.cumsum(lengths_N))))
     values = torch.from_numpy(values_M.astype(kind))
     return torch.nested.nested_tensor_from_jagged(values, offsets)

@@ -135,7 +135,6 @@ class VerlTrainer:
         trainer.on_step_end = on_step_end
 
     def submit(self, prompts: Any) -> None:
-        """Submit prompts as verl submits its own: into TransferQueue, then to the rollouts."""
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verification_prompts_reach_the_rollouts_as_verls_own_do
         self._trainer._submit_batch_to_rollout(prompts)
 
@@ -176,7 +175,6 @@ class VerlTrainer:
         return [each.numpy() for each in found.float().unbind()]
 
     def log(self, figures: dict[str, float], step: int) -> None:
-        """Log figures of a step to the loggers of the run, beside what verl logs of it."""
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_has_its_loggers_before_it_validates
         self._trainer.logger.log(data=figures, step=step)
 

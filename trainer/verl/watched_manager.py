@@ -13,12 +13,11 @@ from threading import Lock, Thread
 from typing import Any
 
 import ray
-import transfer_queue as tq
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
 
 from ...operators.errors import EngineError
 from ..run import report_sampler_failure
-from .trajectories import Slot, fail, prompt_batch, reason_of
+from .trajectories import Polled, Slot, fail, prompt_batch, reason_of
 
 _INTERVAL_S = 10.0
 """Between calls that find out whether a worker lives."""
@@ -71,10 +70,8 @@ class WatchedManager(AgentLoopManagerTQ):  # type: ignore[misc]
 
 _ALIVE = (ray.exceptions.RayTaskError, ray.exceptions.ActorUnavailableError)
 """What a call may raise though the worker lives: an error in it, and a fault of the network."""
-_WAITING = ("pending", "running")
-"""verl's states of a prompt that has not ended."""
 
 
 def _waiting(slots: Sequence[Slot], partition: str) -> list[Slot]:
-    tags = (tq.kv_list(partition) or {}).get(partition, {})
-    return [slot for slot in slots if tags.get(slot.uid, {}).get("status") in _WAITING]
+    waiting = Polled.of(partition).prompts("pending", "running")
+    return [slot for slot in slots if slot.uid in waiting]

@@ -313,9 +313,8 @@ def test_what_cannot_score_one_response_is_refused_in_one_line(recipe, tmp_path)
     assert str(caught.value) == (
         "verl's reward function is given one response at a time: diversity_reward_mapper looks at "
         "more than one response, truncated_response_filter drops rows, column_range_filter drops "
-        "rows, pass_rate_filter looks at more than one response; for the prompts that the filters "
-        f"leave, `rejuice run {requested.path}` and `rejuice export verl {tmp_path}/out/"
-        f"curated.parquet {tmp_path}/export`, or give --leave_out diversity_reward_mapper --leave_out truncated_response_filter "
+        "rows, pass_rate_filter looks at more than one response; run the recipe and export the "
+        "prompts that its filters leave, or give --leave_out diversity_reward_mapper --leave_out truncated_response_filter "
         "--leave_out column_range_filter --leave_out pass_rate_filter, or train with "
         "`rejuice train`, which runs every step"
     )

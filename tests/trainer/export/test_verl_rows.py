@@ -9,15 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from rejuice.operators import DataError, RecipeError, RejuiceError
+from rejuice.operators import DataError, RecipeError
 from rejuice.operators.sampling.engines import EMBEDDED
 from rejuice.pipelines.cli.export import app
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.export.rows import prompts_of
-from rejuice.trainer.export.verl import export_verl
+from rejuice.trainer.export.verl import export_rows, export_verl
 from rejuice.trainer.export.verl_reward import RowReward
-from rejuice.trainer.export.verl_rows import export_rows
 
 RIGHT, WRONG = "<answer>2</answer>", "<answer>7</answer>"
 SAMPLES = ([RIGHT, WRONG], [WRONG, WRONG], [RIGHT, WRONG, WRONG], [RIGHT, RIGHT], [WRONG, RIGHT])
@@ -144,8 +143,8 @@ def test_columns_of_the_user_and_verification_prompts_are_known_by_what_runs_hav
     assert prompts_of(rows).table["prompt"].to_pylist() == ["A", "is it right?"]
 
 
-@pytest.mark.recommended("trainer/export/verl_rows.py", "--val_rows N")
-@pytest.mark.recommended("trainer/export/verl_rows.py", "--val_rows {…} of")
+@pytest.mark.recommended("trainer/export/verl.py", "--val_rows N")
+@pytest.mark.recommended("trainer/export/verl.py", "--val_rows {…} of")
 def test_prompts_are_held_out_for_validation(finished, tmp_path):
     words = ["verl", str(finished(SUM)), str(tmp_path / "export"), "--val_rows", "1"]
     for more in ([], ["--overwrite"]):
@@ -169,7 +168,7 @@ def test_validation_prompts_of_a_recipe_are_its_own(finished, tmp_path):
     )
 
 
-@pytest.mark.recommended("trainer/export/verl_rows.py", "give no --leave_out")
+@pytest.mark.recommended("trainer/export/verl.py", "give no --leave_out")
 def test_without_a_reward_of_one_response_there_are_prompts_only(finished, tmp_path):
     total = {"reward_sum_mapper": {"weights": {"accuracy": 1.0, "diversity": 0.5}}}
     export = finished("diversity_reward_mapper", total)
@@ -225,35 +224,6 @@ def test_a_recipe_keeps_the_columns_of_its_dataset(recipe_file, tmp_path):
         assert row["extra_info"].items() >= given.pop("extra_info").items()
         assert row.items() >= given.items()
     assert RowReward(tmp_path / "export")(RIGHT, made[3]["extra_info"])["score"] == 1.0
-
-
-@pytest.mark.recommended("trainer/export/verl.py", "`rejuice run {…}` and ")
-@pytest.mark.recommended("trainer/export/verl.py", "`rejuice export verl {…} {…}`")
-def test_a_refused_filter_names_the_command_for_what_is_left(recipe_file, tmp_path):
-    process = [BEGIN[0], {"policy_rollout_mapper": {"n": 2}}, *GRADE, SUM]
-    path = recipe_file(process, rows=[{k: row[k] for k in ("question", "answer")} for row in ROWS])
-    with pytest.raises(RejuiceError) as caught:
-        export_verl(load(path), tmp_path / "export")
-    typed = str(caught.value).split("the filters leave, ")[1].split(", or give")[0].split("`")[1::2]
-    run, export = (shlex.split(words) for words in typed)
-    assert run == ["rejuice", "run", str(path)]
-    engine.run(load(recipe_file([*BEGIN, *GRADE, SUM], rows=ROWS)))  # In place of the sampling.
-    done = CliRunner().invoke(app, export[2:])
-    assert done.output.startswith(f"{tmp_path}/export: 3 train prompts of 7 rows.")
-
-
-def test_a_filter_where_training_has_none_names_the_command_too(recipe_file, tmp_path):
-    end = ("grpo_advantage_mapper", "truncated_response_filter")
-    process = [BEGIN[0], {"policy_rollout_mapper": {"n": 2}}, *GRADE, SUM, *end]
-    path = recipe_file(process, rows=[{"question": "1 + 1?", "answer": "2"}])
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "curated.parquet").touch()  # The run has ended.
-    with pytest.raises(RejuiceError) as caught:
-        export_verl(load(path), tmp_path / "export")
-    assert str(caught.value).endswith(
-        "leave it out of training; for the prompts that the filters leave, "
-        f"`rejuice export verl {tmp_path}/out/curated.parquet {tmp_path}/export`"
-    )
 
 
 def test_code_of_the_run_needs_trust(finished, tmp_path, monkeypatch, capsys):

@@ -28,15 +28,6 @@ def reported(text, status=1):
     return cause(NOISE + text + NOISE, status, RUN)
 
 
-def test_an_error_of_ours_in_its_own_words():
-    error = (
-        "rejuice.operators.errors.DataError: step 3: no group is left to train on; allow a refill"
-    )
-    assert reported(RAY.format("DataError", error)) == (
-        "step 3: no group is left to train on; allow a refill"
-    )
-
-
 def test_rays_own_limits():
     late = "Exception: The current node timed out during startup. This could happen\n"
     assert "busy" in reported(late)
@@ -111,27 +102,6 @@ def test_a_record_that_cannot_be_read_is_passed_over(tmp_path, text):
 
 def test_an_error_that_cannot_be_recorded_is_raised_all_the_same(tmp_path):
     failed(tmp_path / "not there", DataError("x"))
-
-
-def test_an_error_of_ours_that_a_worker_logs():
-    line = "\x1b[36m(TaskRunnerV1 pid=12, ip=1.2.3.4)\x1b[0m rejuice.operators.errors.EngineError: http://x does not answer\n"
-    assert reported(line) == "http://x does not answer"
-
-
-def test_an_error_of_ours_that_is_defined_elsewhere():
-    error = "rejuice.operators.servers.client.ServerDownError: http://x is away; is it up?"
-    assert reported(RAY.format("ServerDownError", error)) == "http://x is away; is it up?"
-
-
-def test_a_sampler_that_failed_is_why_no_prompt_is_left():
-    sampler = "\x1b[36m(TaskRunnerV1 pid=1)\x1b[0m rejuice: the sampler failed: out of luck\n"
-    left = "rejuice.operators.errors.DataError: step 3: no group is left ({})"
-    log = sampler + RAY.format("DataError", left.format("every prompt failed"))
-    assert reported(log) == "the sampler failed: out of luck"
-    assert reported(log.replace(sampler, "")) == "step 3: no group is left (every prompt failed)"
-    survived = sampler + RAY.format("DataError", left.format("too_long 4"))
-    assert reported(survived) == "step 3: no group is left (too_long 4)"
-    assert reported(sampler + RAY.format("KeyError", "KeyError: 'x'")) == "KeyError: 'x'"
 
 
 def test_no_space_for_the_log_itself(tmp_path, monkeypatch):

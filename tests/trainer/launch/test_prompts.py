@@ -12,7 +12,6 @@ from rejuice.pipelines.data_juicer.steps import step
 from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec
 from rejuice.pipelines.recipe.steps import number_steps
 from rejuice.trainer.launch.prompts import (
-    PromptCounts,
     make_held_out,
     make_prompts,
     make_replay,
@@ -86,7 +85,7 @@ def reasons(folder):
 
 
 def test_a_prompt_that_the_template_refuses_is_dropped_as_offline(prompts, tmp_path):
-    assert prompts(["short", "refused", "far too long", "other", "short"]) == PromptCounts(2, 3)
+    assert prompts(["short", "refused", "far too long", "other", "short"]) == 2
     assert reasons(tmp_path) == [
         ("training", "repeated_prompt"),
         ("training", "template_refused"),
@@ -114,7 +113,7 @@ def test_suffixes_say_which_files_are_read(tmp_path):
     given = {"source": "x", "encode": lambda _: [], "longest": 8}
     dataset = DatasetSpec((DatasetPart(tmp_path / "data"),), (".parquet",))
     made = make_prompts(dataset, (), tmp_path / "made", "train", **given)
-    assert made == PromptCounts(1, 0)
+    assert made == 1
 
 
 @pytest.mark.slow
@@ -126,7 +125,7 @@ def test_prompts_of_some_files_only(tmp_path):
     steps = number_steps([step("suffix_filter", {"suffixes": [".parquet"]})])
     given = {"source": "x", "encode": lambda _: [], "longest": 8}
     made = make_prompts(tmp_path / "data", steps, tmp_path / "made", "train", **given)
-    assert made == PromptCounts(1, 1)
+    assert made == 1
     assert feather.read_table(tmp_path / "made" / "train.arrow")["prompt_id"].to_pylist() == [
         "a.parquet"
     ]
@@ -140,7 +139,7 @@ def test_too_few_prompts_leave_nothing_to_train_on(prompts, tmp_path):
 
 def test_groups_are_brought_together_and_those_of_one_left_out(made, tmp_path):
     count, found, dropped = made(rows())
-    assert count == PromptCounts(2, 1)
+    assert count == 2
     assert dropped == ["group_of_one"]
     assert found["replay"]["prompt_id"].to_pylist() == ["a", "a", "a", "b", "b"]
     assert found["replay"]["reward"].to_pylist() == [0.0, 2.0, 5.0, 1.0, 4.0]
@@ -204,9 +203,9 @@ def test_a_validation_set_has_no_more_prompts_than_it_may(tmp_path, most, drawn)
     pq.write_table(pa.table({"prompt_id": names, "prompt": [CHAT] * 40}), tmp_path / "rows.parquet")
     settings = Settings(1, 1.0, 1.0, 8)
     held_out = HeldOutSet("a", tmp_path / "rows.parquet", "of-a", "a", (), settings, most)
-    counts = make_held_out(held_out, tmp_path, encode=lambda messages: [1], longest=4)
+    count = make_held_out(held_out, tmp_path, encode=lambda messages: [1], longest=4)
     made = pq.read_table(tmp_path / "of-a.parquet")["extra_info"].to_pylist()
-    assert counts.prompts == len(made) == drawn
+    assert count == len(made) == drawn
     assert feather.read_table(tmp_path / "of-a.arrow")["prompt_id"].to_pylist() == names
     # Each is the row that it says, in the order of the dataset; a draw is not the beginning.
     rows = [each["index"] for each in made]

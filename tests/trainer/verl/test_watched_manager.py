@@ -63,7 +63,7 @@ def test_only_a_worker_that_died_gets_no_more_prompts(queue, monkeypatch, error,
     monkeypatch.setattr(ray, "get", fails)
     config = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=None, model=None))
     manager, worker = watched_manager.WatchedManager(config, llm_client=None), Worker()
-    queue.kv_put("a", "train", tag={"status": "pending"})
+    queue.kv_put("a", "train", tag={"status": "pending", "is_prompt": True})
     manager._submit(worker, None, [Slot("a", {})], "train")
     assert (worker in manager._dead) == dead
     assert queue.kv_list("train")["train"]["a"]["status"] == "failure"
