@@ -218,7 +218,7 @@ class Play:
         self._calls_under_way, self._began = 0, 0.0
         most = (budgets.max_prompt_tokens, max_prompt_tokens)
         self._max_prompt_tokens = min((each for each in most if each is not None), default=None)
-        self._task, self._budgets, self._longest_action = task, budgets, max_tokens
+        self.task, self._budgets, self._longest_action = task, budgets, max_tokens
         self._sampler, self._encode, self.time_limit = sampler, encode, TimeLimit(budgets.seconds)
         self._toolbox, self._models = toolbox, models
         self._seed, self._index = seed, index
@@ -342,7 +342,7 @@ class Play:
         self._called += 1
         try:
             with self._timed():
-                found = await call(tool, arguments, self._task.columns)
+                found = await call(tool, arguments, self.task.columns)
         except ToolError as error:
             raise self._ended("tool_failed", f"{tool}: {error}") from error
         except RejuiceError:
