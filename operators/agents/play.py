@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache, partial
 from itertools import takewhile
@@ -318,23 +318,17 @@ class Play:
             TrajectoryEnd: a budget is used up, or the tool cannot be used.
         """
         given = arguments if isinstance(arguments, str) else _json(arguments)
-        return await self._call(self._toolbox.call, tool, arguments, given)
+        return await self._call(tool, arguments, given)
 
     async def call_text(self, tool: str, text: str) -> Observation:
-        """Return the observation of a tool call with plain text, see `Toolbox.call_text`.
+        """Return the observation of a tool call with plain text, see `Toolbox.arguments_of`.
 
         Raises:
             TrajectoryEnd: as `call`.
         """
-        return await self._call(self._toolbox.call_text, tool, text, text)
+        return await self._call(tool, self._toolbox.arguments_of(tool, text), text)
 
-    async def _call(
-        self,
-        call: Callable[[str, Any, Mapping[str, Any]], Awaitable[Observation]],
-        tool: str,
-        arguments: Mapping[str, Any] | str,
-        given: str,
-    ) -> Observation:
+    async def _call(self, tool: str, arguments: Mapping[str, Any] | str, given: str) -> Observation:
         self._go_on()
         most = self._budgets.max_tool_calls
         if most is not None and self._called >= most:
@@ -342,7 +336,7 @@ class Play:
         self._called += 1
         try:
             with self._timed():
-                found = await call(tool, arguments, self.task.columns)
+                found = await self._toolbox.call(tool, arguments, self.task.columns)
         except ToolError as error:
             raise self._ended("tool_failed", f"{tool}: {error}") from error
         except RejuiceError:

@@ -163,15 +163,12 @@ class Toolbox:
             return Observation("the arguments must be a JSON object", "bad_arguments")
         return (await function.call(arguments, task)).redacted()
 
-    async def call_text(self, name: str, text: str, task: Mapping[str, Any]) -> Observation:
-        """What a call with plain text gives: `call` for a policy that writes no JSON.
+    def arguments_of(self, name: str, text: str) -> Mapping[str, Any] | str:
+        """What a policy means that writes no JSON.
 
         The text of a JSON object is that object. Any other text is the value of the only argument
         that is required, or else of the first one.
         """
-        return await self.call(name, self._arguments(name, text), task)
-
-    def _arguments(self, name: str, text: str) -> Mapping[str, Any] | str:
         with suppress(ValueError):
             if isinstance(found := json_value(text), dict):
                 return found
