@@ -136,11 +136,10 @@ class Toolbox:
     def __init__(self, functions: Sequence[ToolFunction]) -> None:
         self.functions = functions
         self._by_name = {each.name: each for each in functions}
-        names = [each.name for each in functions]
-        for name in names:
-            if names.count(name) > 1:
+        for each in functions:
+            if self._by_name[each.name] is not each:
                 right = "leave one of them out, or give those of an MCP server a `prefix`"
-                raise RecipeError(f"two tools are called '{name}'", right, where="tools")
+                raise RecipeError(f"two tools are called '{each.name}'", right, where="tools")
 
     @classmethod
     async def of(cls, tools: Sequence[Tool]) -> Toolbox:
