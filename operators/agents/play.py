@@ -255,7 +255,7 @@ class Play:
 
         Raises:
             TrajectoryEnd: a budget is used up.
-            EngineError: the template of the policy does not allow it, see `GrowingChat`.
+            EngineError: the template of the policy does not allow it.
         """
         return await self._act((("user", text),), partial(self._grown, text))
 
@@ -291,9 +291,7 @@ class Play:
     async def ask(self, role: str, messages: Messages) -> str:
         """Return the answer of a frozen model, which is recorded and never trained.
 
-        Args:
-            role: a key of `Flow.models`.
-            messages: the chat.
+        `role` is a key of `Flow.models`.
 
         Raises:
             TrajectoryEnd: the model gives no answer.
@@ -308,11 +306,7 @@ class Play:
         return text
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | str) -> Observation:
-        """Return the observation of a tool call.
-
-        Args:
-            tool: its name, as the policy wrote it.
-            arguments: by name, or the text that is to be parsed as JSON.
+        """Return the observation of a tool call; arguments as text are parsed as JSON.
 
         Raises:
             TrajectoryEnd: a budget is used up, or the tool cannot be used.
@@ -321,11 +315,7 @@ class Play:
         return await self._call(tool, arguments, given)
 
     async def call_text(self, tool: str, text: str) -> Observation:
-        """Return the observation of a tool call with plain text, see `Toolbox.arguments_of`.
-
-        Raises:
-            TrajectoryEnd: as `call`.
-        """
+        """Return the observation of a tool call with plain text, see `Toolbox.arguments_of`."""
         return await self._call(tool, self._toolbox.arguments_of(tool, text), text)
 
     async def _call(self, tool: str, arguments: Mapping[str, Any] | str, given: str) -> Observation:
@@ -360,11 +350,7 @@ class Play:
                 self.tool_seconds += clock() - self._began
 
     def refuse(self, text: str) -> Observation:
-        """Tell the policy that its action is none, and what an action is.
-
-        Args:
-            text: of the observation, which is recorded as a turn without a tool.
-        """
+        """Tell the policy what an action is: this text is recorded as a turn without a tool."""
         return self._observed(Observation(text, "malformed"))
 
     def _observed(
