@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rejuice.operators.agents.flow import build_flow, build_tools
 from rejuice.operators.agents.isolation import isolated
+from rejuice.operators.agents.play import Play
 from rejuice.operators.agents.runner import play_trajectory
 from rejuice.operators.agents.tool import close_all
 from rejuice.operators.agents.toolbox import Toolbox
@@ -53,7 +54,8 @@ async def measured(flow, tool):
     times = []
     for _ in range(2):  # The first one starts the process.
         began = time.perf_counter()
-        await play_trajectory(flow, task, sampler=Hello(), encode=None, toolbox=box, models={}, max_tokens=1, seed=0, index=0)  # fmt: skip
+        play = Play(task, flow, sampler=Hello(), encode=None, toolbox=box, models={}, max_tokens=1, seed=0, index=0)  # fmt: skip
+        await play_trajectory(flow, play)
         times.append((time.perf_counter() - began) * 1000)
     await close_all(tool, flow)
     return call, times[1] / CALLS, times[0] - times[1]

@@ -44,19 +44,14 @@ class Flow(Budgets, Named):
     async def run(self, task: Task, play: Play) -> str | None:
         """Work on a task until there is an answer.
 
-        Args:
-            task: what to work on.
-            play: calls the policy, frozen models and tools, and records every turn.
-
-        Returns:
-            The final answer; None: the policy gives none, which counts as a wrong answer.
+        `play` calls the policy, frozen models and tools, and records every turn. Without a final
+        answer, None is returned, which counts as a wrong one.
         """
 
     def check(self, encode: Encode | None) -> None:
         """Check that the flow suits the policy, before anything is sampled.
 
-        Args:
-            encode: chat to token ids of the policy; None: the engine applies the chat template.
+        `encode` turns a chat into token ids; None: the engine applies the chat template.
 
         Raises:
             EngineError: it does not.

@@ -23,14 +23,13 @@ import resource
 import select
 import socket
 import sys
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from ..errors import RejuiceError
 from ..functions.process import described
@@ -73,20 +72,13 @@ def isolated(part: _P, entry: Mapping[str, Any]) -> _P:
 # --- Processes, as this one sees them -------------------------------------------------
 
 
-class _OfThread(threading.local):
-    """The processes of the event loop of a thread."""
-
-    def __init__(self) -> None:
-        self.processes: WeakSet[PartProcess] = WeakSet()
-
-
-_here = _OfThread()
+_of_loop = WeakKeyDictionary[asyncio.AbstractEventLoop, "WeakSet[PartProcess]"]()
 
 
 def any_at_work() -> bool:
     """Whether a process of this loop was asked something a moment ago and has not answered."""
-    now = asyncio.get_running_loop().time()
-    return any(now - each.asked < SHORT_S for each in _here.processes)
+    loop = asyncio.get_running_loop()
+    return any(loop.time() - each.asked < SHORT_S for each in _of_loop.get(loop, ()))
 
 
 async def _nothing(*_: Any) -> Any:
@@ -101,7 +93,7 @@ class PartProcess:
         self.pid = 0
         self.asked = -math.inf
         """When it last got something to do, until it answers."""
-        _here.processes.add(self)
+        _of_loop.setdefault(asyncio.get_running_loop(), WeakSet()).add(self)
 
     async def work(
         self, *work: Any, answer: Callable[..., Awaitable[Any]] = _nothing
@@ -142,7 +134,7 @@ class PartProcess:
     def close(self) -> None:
         """Let it end when it is done."""
         self._writer.close()
-        _here.processes.discard(self)
+        self.asked = -math.inf
 
     async def _answer(
         self, number: int, answer: Callable[..., Awaitable[Any]], asked: Sequence[Any]
@@ -247,11 +239,11 @@ class PartProcesses:
             kind, _, value = await asyncio.wait_for(process.next(), STARTUP_SECONDS)
             if kind == "failed":
                 raise EOFError(f"its code does not import in a process of its own: {value}")
-        except asyncio.TimeoutError:
+        except BaseException as error:
             process.close()
-            raise EOFError(f"its code is not imported after {STARTUP_SECONDS:g} s") from None
-        except BaseException:
-            process.close()
+            if isinstance(error, asyncio.TimeoutError):
+                found = f"its code is not imported after {STARTUP_SECONDS:g} s"
+                raise EOFError(found) from None
             raise
         process.pid = value
         return process

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache, partial
 from itertools import takewhile
@@ -218,7 +218,7 @@ class Play:
         self._calls_under_way, self._began = 0, 0.0
         most = (budgets.max_prompt_tokens, max_prompt_tokens)
         self._max_prompt_tokens = min((each for each in most if each is not None), default=None)
-        self._task, self._budgets, self._longest_action = task, budgets, max_tokens
+        self.task, self._budgets, self._longest_action = task, budgets, max_tokens
         self._sampler, self._encode, self.time_limit = sampler, encode, TimeLimit(budgets.seconds)
         self._toolbox, self._models = toolbox, models
         self._seed, self._index = seed, index
@@ -255,7 +255,7 @@ class Play:
 
         Raises:
             TrajectoryEnd: a budget is used up.
-            EngineError: the template of the policy does not allow it, see `GrowingChat`.
+            EngineError: the template of the policy does not allow it.
         """
         return await self._act((("user", text),), partial(self._grown, text))
 
@@ -291,9 +291,7 @@ class Play:
     async def ask(self, role: str, messages: Messages) -> str:
         """Return the answer of a frozen model, which is recorded and never trained.
 
-        Args:
-            role: a key of `Flow.models`.
-            messages: the chat.
+        `role` is a key of `Flow.models`.
 
         Raises:
             TrajectoryEnd: the model gives no answer.
@@ -308,33 +306,19 @@ class Play:
         return text
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | str) -> Observation:
-        """Return the observation of a tool call.
-
-        Args:
-            tool: its name, as the policy wrote it.
-            arguments: by name, or the text that is to be parsed as JSON.
+        """Return the observation of a tool call; arguments as text are parsed as JSON.
 
         Raises:
             TrajectoryEnd: a budget is used up, or the tool cannot be used.
         """
         given = arguments if isinstance(arguments, str) else _json(arguments)
-        return await self._call(self._toolbox.call, tool, arguments, given)
+        return await self._call(tool, arguments, given)
 
     async def call_text(self, tool: str, text: str) -> Observation:
-        """Return the observation of a tool call with plain text, see `Toolbox.call_text`.
+        """Return the observation of a tool call with plain text, see `Toolbox.arguments_of`."""
+        return await self._call(tool, self._toolbox.arguments_of(tool, text), text)
 
-        Raises:
-            TrajectoryEnd: as `call`.
-        """
-        return await self._call(self._toolbox.call_text, tool, text, text)
-
-    async def _call(
-        self,
-        call: Callable[[str, Any, Mapping[str, Any]], Awaitable[Observation]],
-        tool: str,
-        arguments: Mapping[str, Any] | str,
-        given: str,
-    ) -> Observation:
+    async def _call(self, tool: str, arguments: Mapping[str, Any] | str, given: str) -> Observation:
         self._go_on()
         most = self._budgets.max_tool_calls
         if most is not None and self._called >= most:
@@ -342,7 +326,7 @@ class Play:
         self._called += 1
         try:
             with self._timed():
-                found = await call(tool, arguments, self._task.columns)
+                found = await self._toolbox.call(tool, arguments, self.task.columns)
         except ToolError as error:
             raise self._ended("tool_failed", f"{tool}: {error}") from error
         except RejuiceError:
@@ -366,11 +350,7 @@ class Play:
                 self.tool_seconds += clock() - self._began
 
     def refuse(self, text: str) -> Observation:
-        """Tell the policy that its action is none, and what an action is.
-
-        Args:
-            text: of the observation, which is recorded as a turn without a tool.
-        """
+        """Tell the policy what an action is: this text is recorded as a turn without a tool."""
         return self._observed(Observation(text, "malformed"))
 
     def _observed(

@@ -15,7 +15,6 @@ from collections.abc import (
     Callable,
     Iterable,
     Iterator,
-    Mapping,
     Sequence,
 )
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -41,7 +40,7 @@ from ..servers.concurrency import LoopThread, RefillRequest, work_on_demand
 from .flow import Flow
 from .isolation import SHORT_S, any_at_work
 from .model import ModelError
-from .play import Model, Play, TrajectoryEnd, TurnSampler
+from .play import Play, TrajectoryEnd, TurnSampler
 from .tool import Tool, ToolError, ToolFunction, close_all
 from .toolbox import Toolbox
 from .trajectory import FAILURES, SeededTask, Task, Trajectory, TrajectoryGroup
@@ -257,30 +256,12 @@ class _Place(NamedTuple):
     nth: int
 
 
-async def play_trajectory(
-    flow: Flow,
-    task: Task,
-    *,
-    sampler: TurnSampler,
-    encode: Encode | None,
-    toolbox: Toolbox,
-    models: Mapping[str, Model],
-    max_tokens: int,
-    max_prompt_tokens: int | None = None,
-    seed: int,
-    index: int,
-) -> Trajectory:
-    """One trajectory of a task; whatever goes wrong in it is its finish reason.
+async def play_trajectory(flow: Flow, play: Play) -> Trajectory:
+    """A trajectory of the task of `play`; whatever goes wrong in it is its finish reason.
 
-    An action has `max_tokens` at most; a prompt `max_prompt_tokens`, None: as many as the flow and
-    the engine allow. An EngineError: the engine itself has failed.
+    An EngineError: the engine itself has failed.
     """
-    play = Play(
-        task, flow, sampler=sampler, encode=encode, toolbox=toolbox, models=models,
-        max_tokens=max_tokens, max_prompt_tokens=max_prompt_tokens, seed=seed,
-        index=index,
-    )  # fmt: skip
-    running = asyncio.ensure_future(flow.run(task, play))
+    running = asyncio.ensure_future(flow.run(play.task, play))
 
     def late() -> None:
         if running.cancel():
@@ -404,11 +385,12 @@ class AgentRunner:
         self, place: _Place, sampler: TurnSampler, toolbox: Toolbox
     ) -> Trajectory:
         task, seed = place.seeded
-        found = await play_trajectory(
-            self._flow, task, sampler=sampler, encode=self._encode, toolbox=toolbox,
+        play = Play(
+            task, self._flow, sampler=sampler, encode=self._encode, toolbox=toolbox,
             models=self._models, max_tokens=self._settings.max_tokens,
             max_prompt_tokens=self._max_prompt_tokens, seed=seed, index=place.nth,
         )  # fmt: skip
+        found = await play_trajectory(self._flow, play)
         if found.finish_reason in FAILURES and found.first_failure is None:
             message = f"a trajectory failed with {found.finish_reason}: {found.detail}"
             _first_failures.report(found.finish_reason, message)
@@ -496,18 +478,19 @@ def first_prompt(
     """
     seen = _Seen()
 
-    async def play() -> Trajectory:
+    async def played() -> Trajectory:
         try:
-            return await play_trajectory(
-                flow, Task("", prompt, dict.fromkeys(flow.reads())), sampler=seen, encode=None,
+            play = Play(
+                Task("", prompt, dict.fromkeys(flow.reads())), flow, sampler=seen, encode=None,
                 toolbox=Toolbox(functions), models=dict.fromkeys(flow.models(), seen),
                 max_tokens=1, seed=0, index=0,
             )  # fmt: skip
+            return await play_trajectory(flow, play)
         finally:
             await flow.close()
 
     with closing(LoopThread("a first prompt")) as loop:
-        played = loop.run(play())
-    if seen.messages is None and played.finish_reason in ("flow_failed", "time_limit"):
-        raise ToolError(played.detail)
+        found = loop.run(played())
+    if seen.messages is None and found.finish_reason in ("flow_failed", "time_limit"):
+        raise ToolError(found.detail)
     return seen.messages

@@ -136,11 +136,10 @@ class Toolbox:
     def __init__(self, functions: Sequence[ToolFunction]) -> None:
         self.functions = functions
         self._by_name = {each.name: each for each in functions}
-        names = [each.name for each in functions]
-        for name in names:
-            if names.count(name) > 1:
+        for each in functions:
+            if self._by_name[each.name] is not each:
                 right = "leave one of them out, or give those of an MCP server a `prefix`"
-                raise RecipeError(f"two tools are called '{name}'", right, where="tools")
+                raise RecipeError(f"two tools are called '{each.name}'", right, where="tools")
 
     @classmethod
     async def of(cls, tools: Sequence[Tool]) -> Toolbox:
@@ -163,15 +162,12 @@ class Toolbox:
             return Observation("the arguments must be a JSON object", "bad_arguments")
         return (await function.call(arguments, task)).redacted()
 
-    async def call_text(self, name: str, text: str, task: Mapping[str, Any]) -> Observation:
-        """What a call with plain text gives: `call` for a policy that writes no JSON.
+    def arguments_of(self, name: str, text: str) -> Mapping[str, Any] | str:
+        """What a policy means that writes no JSON.
 
         The text of a JSON object is that object. Any other text is the value of the only argument
         that is required, or else of the first one.
         """
-        return await self.call(name, self._arguments(name, text), task)
-
-    def _arguments(self, name: str, text: str) -> Mapping[str, Any] | str:
         with suppress(ValueError):
             if isinstance(found := json_value(text), dict):
                 return found

@@ -38,7 +38,7 @@ from ..sampling.engines import decoded_prompt, encoder, open_engine, rendered_ch
 from ..sampling.protocol import Failure, Prompt, Settings
 from ..sampling.recording import FIX_EXACT, Recording, beginning
 from ..sampling.rollout import TOKEN_BYTES, RolloutMapper
-from ..sampling.tokenizer import Encode, Messages
+from ..sampling.tokenizer import Encode
 
 if TYPE_CHECKING:
     from ..agents.runner import AgentRunner
@@ -194,7 +194,8 @@ class AgentRolloutMapper(RolloutMapper):
         columns = table.select([*own, "prompt_id", "prompt"])
         for at in rows:
             (row,) = columns.slice(at, 1).to_pylist()
-            yield Task(row["prompt_id"], _chat(row["prompt"]), {name: row[name] for name in own})
+            chat = tuple((each["role"], each["content"]) for each in row["prompt"])
+            yield Task(row["prompt_id"], chat, {name: row[name] for name in own})
 
     def reads(self) -> Columns:
         return tuple(dict.fromkeys(("prompt_id", "prompt", *self._readers())))
@@ -351,10 +352,6 @@ class AgentRolloutMapper(RolloutMapper):
         if chat is not None:
             lines = {"the policy sees a message": rendered_chat(self._engine_spec(), chat), **lines}
         return lines
-
-
-def _chat(messages: Sequence[Mapping[str, str]]) -> Messages:
-    return tuple((each["role"], each["content"]) for each in messages)
 
 
 _open: dict[str, AgentRunner | RecordedTrajectories] = {}

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...operators.agents.flows.react import React
+from ...operators.agents.play import Play
 from ...operators.agents.runner import play_trajectory
 from ...operators.agents.tool import ToolError
 from ...operators.agents.toolbox import Toolbox
@@ -62,9 +63,10 @@ async def _trajectory(problem: Problem, seed: int, k: int) -> Trajectory:
     agent = pick(seeded(seed, k, "agent", problem.question), _DRAWN)
     if seeded(seed, k, "luck", problem.question).random() < 0.02:
         agent, calculator = "unlucky", calculator._replace(call=_out_of_order)
-    return await play_trajectory(
-        React(format="lines", max_turns=MAX_TURNS),
+    flow = React(format="lines", max_turns=MAX_TURNS)
+    play = Play(
         Task("", (("user", problem.question),), {}),
+        flow,
         sampler=_Scripted(list(_actions(problem, agent, seed, k))),
         encode=None,
         toolbox=Toolbox([calculator]),
@@ -73,6 +75,7 @@ async def _trajectory(problem: Problem, seed: int, k: int) -> Trajectory:
         seed=seed,
         index=k,
     )
+    return await play_trajectory(flow, play)
 
 
 class _Scripted:

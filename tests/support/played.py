@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from rejuice.operators.agents.flow import Flow
 from rejuice.operators.agents.model import ModelError
-from rejuice.operators.agents.play import Model
+from rejuice.operators.agents.play import Model, Play
 from rejuice.operators.agents.runner import play_trajectory
 from rejuice.operators.agents.tool import Tool
 from rejuice.operators.agents.toolbox import Toolbox
@@ -90,10 +90,10 @@ def played(
 ) -> Trajectory:
     """The trajectory of a policy that says `says`; nothing waits."""
 
-    async def play() -> Trajectory:
-        return await play_trajectory(
-            flow,
+    async def trajectory() -> Trajectory:
+        play = Play(
             about or task(),
+            flow,
             sampler=policy or ScriptedPolicy(*says),
             encode=encoded,
             toolbox=await Toolbox.of(tools),
@@ -103,8 +103,9 @@ def played(
             seed=7,
             index=0,
         )
+        return await play_trajectory(flow, play)
 
-    return run(play())
+    return run(trajectory())
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

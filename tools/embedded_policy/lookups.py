@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from rejuice.operators.agents.flows.react import React
+from rejuice.operators.agents.play import Play
 from rejuice.operators.agents.runner import play_trajectory
 from rejuice.operators.agents.toolbox import Toolbox
 from rejuice.operators.agents.tools.calculator import Calculator
@@ -103,9 +104,9 @@ class _Planner:
     async def play(self, toolbox: Toolbox) -> None:
         """Play the task until there is an answer or no turn is left."""
         columns = {"documents": list(self._task.documents)}
-        await play_trajectory(
-            FLOW,
+        play = Play(
             Task("", (("user", self._task.question),), columns),
+            FLOW,
             sampler=self,
             encode=None,
             toolbox=toolbox,
@@ -114,6 +115,7 @@ class _Planner:
             seed=0,
             index=0,
         )
+        await play_trajectory(FLOW, play)
 
     async def sample(self, prompt: Prompt, max_tokens: int) -> Group:
         """Return the action of a turn."""

@@ -12,6 +12,7 @@ from typing import Any
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
 
+from ...operators.agents.play import Play
 from ...operators.agents.runner import play_trajectory
 from ...operators.agents.tool import ToolError
 from ...operators.agents.toolbox import Toolbox
@@ -135,9 +136,9 @@ class _OpenFlow:
         about, session = prompt["extra_info"], int(prompt["session_id"])
         (task,) = self._mapper.tasks(self._prompts(about["split"]), [int(about["index"])])
         seed = prompt_seed(task.prompt_id, self._seed, int(prompt["global_steps"]))
-        return await play_trajectory(
-            self._flow,
+        play = Play(
             task,
+            self._flow,
             sampler=server,
             encode=self._encode,
             toolbox=await self._toolbox(),
@@ -147,6 +148,7 @@ class _OpenFlow:
             seed=seed,
             index=session,
         )
+        return await play_trajectory(self._flow, play)
 
     async def _toolbox(self) -> Toolbox:
         # One for all trajectories, which begin at the same time.

@@ -232,14 +232,25 @@ class Mcp(Tool):
             await self._link.close()
             self._link = None
 
-    def _client(self) -> AbstractAsyncContextManager[Client]:
+    @asynccontextmanager
+    async def _client(self) -> AsyncIterator[Client]:
+        from httpx2 import AsyncClient
         from mcp import Client, StdioServerParameters
         from mcp.client.stdio import stdio_client
+        from mcp.client.streamable_http import streamable_http_client
+
+        from ...servers.client import headers
 
         # The library logs tracebacks of what it gives as errors, too.
         logging.getLogger("mcp").setLevel(logging.CRITICAL)
         if self.command is None:
-            return self._http_client()
+            own, longest = headers(self.api_key_env), max(self.start_s, self.timeout_s)
+            async with (
+                AsyncClient(headers=own, timeout=longest) as http,
+                Client(streamable_http_client(self.url or "", http_client=http)) as client,
+            ):
+                yield client
+            return
         know_named({"environment": self.environment})
         program, *arguments = self.command
         server = StdioServerParameters(
@@ -249,21 +260,7 @@ class Mcp(Tool):
             encoding_error_handler="replace",
         )
         # A notebook's `sys.stderr` is no file that a process could write to.
-        return Client(stdio_client(server, errlog=sys.__stderr__ or sys.stderr))
-
-    @asynccontextmanager
-    async def _http_client(self) -> AsyncIterator[Client]:
-        from httpx2 import AsyncClient
-        from mcp import Client
-        from mcp.client.streamable_http import streamable_http_client
-
-        from ...servers.client import headers
-
-        own, longest = headers(self.api_key_env), max(self.start_s, self.timeout_s)
-        async with (
-            AsyncClient(headers=own, timeout=longest) as http,
-            Client(streamable_http_client(self.url or "", http_client=http)) as client,
-        ):
+        async with Client(stdio_client(server, errlog=sys.__stderr__ or sys.stderr)) as client:
             yield client
 
     def _function(self, link: McpLink, tool: ServerTool) -> ToolFunction:

@@ -10,6 +10,7 @@ from user_ways import FLOW_WAYS, MINE, TOOL_WAYS
 
 from rejuice.operators.agents.flow import build_flow, build_tools
 from rejuice.operators.agents.isolation import isolated
+from rejuice.operators.agents.play import Play
 from rejuice.operators.agents.runner import play_trajectory
 from rejuice.operators.agents.tool import close_all
 from rejuice.operators.agents.toolbox import Toolbox
@@ -35,10 +36,11 @@ async def _played(files, questions):
     async def play(question):
         task = Task(question, (("user", question),), {})
         began = time.monotonic()
-        found = await play_trajectory(
-            flow, task, sampler=Hello(), encode=None, toolbox=box, models={},
-            max_tokens=10, seed=1, index=0,
+        hello = Play(
+            task, flow, sampler=Hello(), encode=None, toolbox=box, models={}, max_tokens=10, seed=1,
+            index=0,
         )  # fmt: skip
+        found = await play_trajectory(flow, hello)
         return found, time.monotonic() - began
 
     try:
@@ -108,10 +110,11 @@ def test_a_file_that_does_not_import_there_is_named(tmp_path, monkeypatch):
     async def run():
         try:
             task = Task("flow fine", (("user", "flow fine"),), {})
-            return await play_trajectory(
-                apart, task, sampler=Hello(), encode=None, toolbox=Toolbox([]), models={},
+            play = Play(
+                task, apart, sampler=Hello(), encode=None, toolbox=Toolbox([]), models={},
                 max_tokens=10, seed=1, index=0,
             )  # fmt: skip
+            return await play_trajectory(apart, play)
         finally:
             await apart.close()
 

@@ -70,14 +70,15 @@ def test_two_functions_of_one_name():
 def test_plain_text_is_the_argument_that_is_required(name, text, observation):
     async def work():
         toolbox = await Toolbox.of([Repeat(), Choose(), Wait(), Maybe()])
-        return await toolbox.call_text(name, text, {})
+        return await toolbox.call(name, toolbox.arguments_of(name, text), {})
 
     assert asyncio.run(work()) == observation
 
 
 def test_a_function_without_arguments_takes_no_text():
     async def work():
-        return await (await Toolbox.of([Wait()])).call_text("wait", "a while", {})
+        toolbox = await Toolbox.of([Wait()])
+        return await toolbox.call("wait", toolbox.arguments_of("wait", "a while"), {})
 
     found = asyncio.run(work())
     assert (found.status, found.text[:24]) == ("bad_arguments", "the arguments are no JSO")

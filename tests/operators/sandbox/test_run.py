@@ -19,7 +19,7 @@ import pytest
 
 from rejuice.operators import process_pool
 from rejuice.operators.errors import RecipeError
-from rejuice.operators.sandbox import confine, program, run
+from rejuice.operators.sandbox import confine, run, server
 from rejuice.operators.sandbox.run import (
     Execution,
     Sandbox,
@@ -169,7 +169,7 @@ print(len(sys.modules), sys.argv)
 def test_what_programs_import_is_there(sandbox):
     source = "import importlib\n" + "".join(
         f"try: importlib.import_module({name!r})\nexcept ImportError: print({name!r})\n"
-        for name in program.MODULES
+        for name in server.MODULES
     )
     assert sandbox.run(source) == Execution("ok", "", "", 0)
 

@@ -92,12 +92,14 @@ def test_tools_find_and_calculate_what_the_solution_says():
         for task in tasks:
             columns = {"documents": list(task.documents)}
             for query, document in task.lookups:
-                found = await toolbox.call_text("search", query, columns)
+                found = await toolbox.call("search", toolbox.arguments_of("search", query), columns)
                 assert found == (document, "ok")
             if task.expression is None:
                 assert f" {task.answer} " in task.lookups[-1].document
             else:
-                found = await toolbox.call_text("calculator", task.expression, columns)
+                found = await toolbox.call(
+                    "calculator", toolbox.arguments_of("calculator", task.expression), columns
+                )
                 assert found == (str(task.answer), "ok")
 
     asyncio.run(play([lookup_task(3, split, i) for split in SPLITS for i in range(100)]))
@@ -112,7 +114,11 @@ def test_searches_find_the_right_document_in_many_tasks():
             for task in tasks
             for lookup in task.lookups
             if (
-                await toolbox.call_text("search", lookup.query, {"documents": list(task.documents)})
+                await toolbox.call(
+                    "search",
+                    toolbox.arguments_of("search", lookup.query),
+                    {"documents": list(task.documents)},
+                )
             )
             != (lookup.document, "ok")
         ]
