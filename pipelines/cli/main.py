@@ -138,7 +138,7 @@ def run(
     with status 1.
     """
     from ..analysis.funnel import show_end_of_run
-    from ..console import Console, print_lines
+    from ..console import Console, as_json, print_lines
     from ..engine.progress import Progress
     from ..engine.report import check_not_empty, retry_hints
     from ..engine.run import cluster_of
@@ -163,10 +163,13 @@ def run(
         ray_address=ray,
     )
     trust_made(report.export_path)
-    console = Console(quiet=quiet, only_json=json)
-    show_end_of_run(report, console)
-    tell_of_credit(loaded, console)
-    print_lines(retry_hints(loaded, report), console)
+    if json:
+        typer.echo(as_json(report, pretty=True))
+    else:
+        console = Console(quiet=quiet)
+        show_end_of_run(report, console)
+        tell_of_credit(loaded, console)
+        print_lines(retry_hints(loaded, report), console)
     if not allow_empty:
         check_not_empty(loaded, report)
 
@@ -277,12 +280,7 @@ def ops(
     elif name is not None:
         text = reference.entry(name, files)
     elif json:
-        rows = [
-            {"kind": kind, "name": name, "text": text}
-            for kind, texts in reference.sections(files).items()
-            for name, text in texts.items()
-        ]
-        text = "".join(f"{dumps(row, ensure_ascii=False)}\n" for row in rows)
+        text = dumps(reference.sections(files), indent=2, ensure_ascii=False) + "\n"
     else:
         text = reference.listing(files)
     typer.echo(text, nl=False)
