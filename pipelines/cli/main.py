@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from ...operators import EmptyResultError, RejuiceError, __version__
 from ...operators.errors import first_line, needs
 from ...operators.workers import signals_interrupt
+from ..dataset.remote import AnyPath
 from ..safe_output import safe_output, shown
 from .analysis import ablate, audit, diff, explain, preview, report, view, whatif
 from .cache import app as cache
@@ -188,8 +189,7 @@ def check(
 
     check_recipe_trusted(recipe, trust)
     loaded = load(recipe, overrides_of(context))
-    if all(type(step.operator).__module__.startswith(_OWN) for step in loaded.steps):
-        _leave_pandas_out()
+    _leave_pandas_out(loaded)
     _check_files(loaded)
     head, training = loaded.head, loaded.head.train
     offline, trained, dataset = loaded.offline(), loaded.in_training(), loaded.opened()
@@ -220,18 +220,20 @@ def check(
         typer.echo(line)
 
 
-def _leave_pandas_out() -> None:
-    """Let pyarrow not find pandas as it looks for it at its first value; that takes 0.4 s.
+def _leave_pandas_out(recipe: Recipe) -> None:
+    """Let pyarrow not find pandas, of which it takes 0.4 s to see whether its first value is one.
 
-    `to_pandas` looks again.
+    Not where another library reads the dataset or is a step. `to_pandas` looks again.
     """
     import pyarrow as pa
 
-    found, sys.path = sys.path, []
-    try:
-        pa.scalar(0)
-    finally:
-        sys.path = found
+    own = (type(step.operator).__module__.startswith(_OWN) for step in recipe.steps)
+    if all(own) and all(isinstance(each, AnyPath) for each in recipe.dataset_spec().paths):
+        found, sys.path = sys.path, []
+        try:
+            pa.scalar(0)
+        finally:
+            sys.path = found
 
 
 def _check_files(recipe: Recipe) -> None:
