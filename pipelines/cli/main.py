@@ -43,7 +43,6 @@ from .runs import Trust, check_recipe_trusted, trust_made
 from .training import TRAIN_EPILOG, checkpoint, curves, simulate, train
 
 if TYPE_CHECKING:
-    from ..dataset.read import Dataset
     from ..recipe.recipe import Recipe
 
 app = typer.Typer(
@@ -193,7 +192,12 @@ def check(
     _check_files(loaded)
     head, training = loaded.head, loaded.head.train
     offline, trained, dataset = loaded.offline(), loaded.in_training(), loaded.opened()
-    lines = [*_check_training(loaded, dataset), *place_lines(loaded.steps)]
+    lines = place_lines(loaded.steps)
+    if training is not None:
+        from ...trainer.launch.checks import check_training
+        from ...trainer.run import TrainingRun
+
+        lines = [*check_training(TrainingRun.of(Path(), loaded), dataset, may_lack=True), *lines]
     right, columns = "fields", list[str]()
     if dataset.spec.exists() or head.generated_part():
         try:
@@ -244,16 +248,6 @@ def _check_files(recipe: Recipe) -> None:
             step.operator.check_files()
         except RejuiceError as error:
             raise error.at(recipe.where(step)) from None
-
-
-def _check_training(recipe: Recipe, dataset: Dataset) -> list[str]:
-    """Check a recipe that has a `train:` section; return a line for what could not be checked."""
-    if recipe.head.train is None:
-        return []
-    from ...trainer.launch.checks import check_training
-    from ...trainer.run import TrainingRun
-
-    return check_training(TrainingRun.of(Path(), recipe), dataset, may_lack=True)
 
 
 @app.command(rich_help_panel=_MAKE)

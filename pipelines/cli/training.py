@@ -1,4 +1,4 @@
-"""Commands that train, and that look at what training left: train, curves, simulate, policy."""
+"""Commands that train: train, simulate and checkpoint."""
 
 from __future__ import annotations
 
