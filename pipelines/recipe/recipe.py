@@ -308,7 +308,7 @@ def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
 
 
 def load_without_code(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
-    """Read a recipe as `load` does, but import no file that it names, to look at a stored run.
+    """Read a recipe to look at a stored run: no file that it names is imported.
 
     Operators of such files are `StoredOperator`s: their names and fields, which are not checked.
     """

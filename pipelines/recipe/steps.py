@@ -138,10 +138,7 @@ class Step(NamedTuple):
 
 
 def of_files(steps: Sequence[Step]) -> list[Step]:
-    """Steps that ask from what kind of file a row comes, in the column that the reader adds.
-
-    Data-Juicer's loader adds it for them alone, and its exporter keeps it.
-    """
+    """Steps for which the reader adds a column: from what kind of file a row comes."""
     return [step for step in steps if step.operator.name() == "suffix_filter"]
 
 
