@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+import numpy as np
+import orjson
+import pyarrow as pa
+from pydantic import BaseModel
 from rich import console
 from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -25,20 +29,7 @@ LOG_WIDTH = 140
 
 class Console(console.Console):
     """A console whose styles, bars and tables reach the terminal, and control characters of texts
-    do not; see `shown`. With `only_json`, it prints tables alone, as JSON lines (`--json`)."""
-
-    def __init__(self, *, only_json: bool = False, **options: Any) -> None:
-        super().__init__(**options)
-        self.only_json = only_json
-
-    def print(self, *objects: Any, **options: Any) -> None:
-        """Print objects as rich does, or a line for each row of a table among them."""
-        if not self.only_json:
-            return super().print(*objects, **options)
-        for table in objects:
-            for row in rows_of(table) if isinstance(table, Table) else ():
-                line = Text(json.dumps(row, ensure_ascii=False))
-                super().print(line, soft_wrap=True)
+    do not; see `shown`."""
 
     @property
     def file(self) -> IO[str]:
@@ -61,37 +52,6 @@ class Console(console.Console):
             renderable.plain = safe
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=visible(segment.text))
-
-
-class FigureText(Text):
-    """A cell of a table: the text that people read, and the value that `--json` prints."""
-
-    def __init__(self, text: str, value: object) -> None:
-        super().__init__(text)
-        self.value = value
-
-
-def rows_of(table: Table) -> Iterator[dict[str, object]]:
-    """The rows of a table by heading: numbers in columns that are on the right, elsewhere texts."""
-    title = {} if table.title is None else {"table": str(table.title)}
-    columns = [[_value(cell, each.justify) for cell in each.cells] for each in table.columns]
-    headings = [str(each.header) for each in table.columns]
-    for row in zip(*columns, strict=True):
-        yield {**title, **dict(zip(headings, row, strict=True))}
-
-
-def _value(cell: RenderableType, justify: str) -> object:
-    if isinstance(cell, FigureText):
-        return cell.value
-    text = Text.from_markup(cell).plain if isinstance(cell, str) else str(cell)
-    if justify != "right":
-        return text
-    try:
-        number = float(text.replace(",", "").removesuffix("%"))
-        number = number / 100 if text.endswith("%") else number
-    except ValueError:  # A figure that is not known is an empty text, or `-`.
-        return text if text not in ("", "-") else None
-    return (int(number) if number.is_integer() else number) if math.isfinite(number) else None
 
 
 def widen_log(console: console.Console) -> None:
@@ -122,6 +82,27 @@ def figures_table(first: str, *others: str, title: Text | None = None) -> Table:
     for heading in others:
         table.add_column(heading, justify="right", no_wrap=True)
     return table
+
+
+def as_json(value: Any, *, pretty: bool = False) -> str:
+    """A value as JSON, of which nothing can change a terminal; numbers that are not known are null.
+
+    Of a table, it has the number of rows.
+    """
+    option = orjson.OPT_NON_STR_KEYS | (orjson.OPT_INDENT_2 if pretty else 0)
+    text = orjson.dumps(value, plain, option).decode()
+    return "".join(x if x.isprintable() or x == "\n" else json.dumps(x)[1:-1] for x in text)
+
+
+def plain(value: Any) -> Any:
+    """What JSON has of a value that orjson does not know."""
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    if isinstance(value, pa.Table):
+        return value.num_rows
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
 
 
 def path_text(path: object) -> str:

@@ -119,9 +119,9 @@ def check_on_recipe(context, page, folder):
     path = recipe_of(Path(context.params["recipe"]), page, folder)
     if path is None:
         return
-    given = {FLAGS[k]: str(v) for k, v in context.params.items() if k in FLAGS and v is not None}
-    recipe = load(path, {**given, **overrides})
-    if context.info_name == "train":
+    is_training = context.info_name == "train"
+    recipe = load(path, {FLAGS.get(k, k) if is_training else k: v for k, v in overrides.items()})
+    if is_training:
         TrainingRun.of(folder, recipe)
 
 

@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import sys
+from contextlib import suppress
 
 _STOPPED = 130
 
@@ -15,28 +16,29 @@ def main() -> None:
     gc.set_threshold(100_000)  # Imports make many objects, which all stay.
     # Else pydantic reads the metadata of all installed distributions to look for its plugins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    stopped = list[bool]()
-    # Registered first, it runs last. Where Ctrl-C came while a text was executed, as dataclasses
-    # do, the interpreter would end itself by SIGINT, whatever status the command has.
-    atexit.register(_exit_as_stopped, stopped)
+    status = list[int]()
+    # Registered first, it runs last. The interpreter would still take apart all that was imported;
+    # and where Ctrl-C came while a text was executed, as dataclasses do, end itself by SIGINT.
+    atexit.register(_exit, status)
     try:
         from .main import main as run_command
 
         run_command()
     except KeyboardInterrupt:
-        stopped.append(True)
+        status.append(_STOPPED)
         sys.stderr.write("rejuice: stopped\n")
         sys.exit(_STOPPED)
     except SystemExit as end:
-        stopped += [True] * (end.code == _STOPPED)
+        status += [end.code or 0] if isinstance(end.code, int | None) else []
         raise
 
 
-def _exit_as_stopped(stopped: list[bool]) -> None:
-    if stopped:
+def _exit(status: list[int]) -> None:
+    with suppress(OSError):  # Of a pipe that is closed, Python tells itself.
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(_STOPPED)
+        for code in status:
+            os._exit(code)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from ..dataset.remote import AnyPath, to_path
 from .options import CacheDir, Debug, Json
 
 if TYPE_CHECKING:
-    from ..console import Console
     from ..engine.cache import CacheEntry, Removal
 
 
@@ -53,16 +52,18 @@ def list_entries(
     from rich.filesize import decimal
 
     from ...operators.disk import in_user_cache
-    from ..console import Console, print_lines
+    from ..console import as_json
     from ..engine.cache import cache_entries
 
-    console = Console(only_json=json)
-    _show(cache_entries(_cache(path, cache_dir)), console)
+    entries = cache_entries(_cache(path, cache_dir))
+    if json:
+        typer.echo(as_json(entries, pretty=True))
+        return
+    _show(entries)
     for folder in map(in_user_cache, _USER_CACHES):
         if folder.is_dir():
             size = decimal(sum(file.stat().st_size for file in folder.iterdir()))
-            content = _USER_CACHES[folder.name]
-            print_lines([f"{folder}: {size}, {content}, for all recipes"], console)
+            typer.echo(f"{folder}: {size}, {_USER_CACHES[folder.name]}, for all recipes")
 
 
 @app.command()
@@ -78,12 +79,11 @@ def prune(
 
     A run that was stopped has not finished: its results are removed, and its samples stay.
     """
-    from ..console import Console
     from ..engine.cache import select_unused
 
     cache = _cache(path, cache_dir)
     select = partial(select_unused, cache, samples=samples)
-    _remove(cache, select, Console(only_json=json), dry_run=dry_run, again=False)
+    _remove(cache, select, dry_run=dry_run, again=False, json=json)
 
 
 @app.command()
@@ -99,39 +99,41 @@ def rm(
     debug: Debug = False,
 ) -> None:
     """Remove the results of a step, whoever uses them: the next run computes them again."""
-    from ..console import Console
     from ..engine.cache import select_matching
 
     cache = _cache(path, cache_dir)
     select = partial(select_matching, cache, wanted, samples=samples)
-    _remove(cache, select, Console(only_json=json), dry_run=dry_run, again=True)
+    _remove(cache, select, dry_run=dry_run, again=True, json=json)
 
 
 def _remove(
-    cache: Path, select: Callable[[], Removal], console: Console, *, dry_run: bool, again: bool
+    cache: Path, select: Callable[[], Removal], *, dry_run: bool, again: bool, json: bool
 ) -> None:
-    from ..console import print_lines
+    from ..console import as_json
     from ..engine.cache import remove
 
     selected = select() if dry_run else remove(cache, select, again=again)
+    if json:
+        typer.echo(as_json(selected, pretty=True))
+        return
     if not selected.removed:
-        print_lines([f"{cache}: nothing to remove"], console)
+        typer.echo(f"{cache}: nothing to remove")
     elif dry_run:
-        _show(selected.removed, console)
+        _show(selected.removed)
     else:
-        print_lines([f"{cache}: removed {_total(selected.removed)}"], console)
+        typer.echo(f"{cache}: removed {_total(selected.removed)}")
     if selected.kept:
         names = ", ".join(entry.path.name for entry in selected.kept)
-        line = f"{names} stays: samples and scores cost something; --samples removes it"
-        print_lines([line], console)
+        typer.echo(f"{names} stays: samples and scores cost something; --samples removes it")
 
 
-def _show(entries: Sequence[CacheEntry], console: Console) -> None:
+def _show(entries: Sequence[CacheEntry]) -> None:
     from rich.filesize import decimal
     from rich.text import Text
 
-    from ..console import FigureText, figures_table, path_text, print_lines, widen_log
+    from ..console import Console, figures_table, path_text, widen_log
 
+    console = Console()
     widen_log(console)
     table = figures_table("operator", "size", "chunks", "rows")
     for heading in ("holds", "key", "last used"):
@@ -140,7 +142,7 @@ def _show(entries: Sequence[CacheEntry], console: Console) -> None:
     for entry in entries:
         table.add_row(
             Text(entry.operator),
-            FigureText(decimal(entry.size), entry.size),
+            decimal(entry.size),
             f"{entry.chunks:,}",
             "" if entry.rows is None else f"{entry.rows:,}",
             _KINDS[entry.kind],
@@ -149,7 +151,7 @@ def _show(entries: Sequence[CacheEntry], console: Console) -> None:
             Text(", ".join(path_text(path) for path in entry.exports)),
         )
     console.print(table)
-    print_lines([_total(entries)], console)
+    typer.echo(_total(entries))
 
 
 def _total(entries: Iterable[CacheEntry]) -> str:

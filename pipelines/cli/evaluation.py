@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,9 +14,7 @@ from .options import Debug, Json, Overwrite, overrides_of, warn
 from .runs import RUNS, Trust, check_recipe_trusted
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from ...trainer.evaluation import Evaluation, Evaluator
+    from ...trainer.evaluation import Evaluation, Evaluator, PairedDifference
     from ..recipe.train import ValidationSet
 
 
@@ -80,14 +78,14 @@ def evaluate(
     says how many questions of a set also occur in the training data.
     """
     from ...trainer.evaluation import Evaluator
-    from ..console import Console, path_text, print_lines
+    from ..console import Console, as_json, path_text
     from ..recipe.recipe import load
 
     of_run = recipe.is_dir()
     path = recipe / "recipe.yaml" if of_run else recipe
     check_recipe_trusted(path, trust)
     evaluator = Evaluator(load(path, overrides_of(context)), _sets(_pairs(sets, "--set"), n))
-    console, out = Console(stderr=True, quiet=quiet), Console(soft_wrap=True, only_json=json)
+    console = Console(stderr=True, quiet=quiet)
     if responses and output is None:
         found = "stored responses need a folder for what is graded"
         raise RejuiceError(found, "give --output DIR")
@@ -107,13 +105,11 @@ def evaluate(
     except RejuiceError as error:  # The figures are there.
         warn(f"the training data was not compared: {error}")
         known = {}
-    out.print(_table(made, known))
-    for name, own in made.figures.items():
-        for figure, what in (("failed_prompts", "failed"), ("dropped_prompts", "were dropped")):
-            if count := int(own.get(figure, 0)):
-                warn(f"{name}: {count:,} prompts {what}, and count in no figure")
-    if against is not None:
-        print_lines(_compared(made, folder, against), out)
+    compared = {} if against is None else _compared(made, folder, against)
+    if json:
+        typer.echo(as_json({**made._asdict(), "in_training": known, "against": compared}))
+    else:
+        _show(made, known, compared, path_text(against))
     console.print(f"responses and figures: {path_text(folder)}", highlight=False)
 
 
@@ -151,22 +147,18 @@ def _figures(folder: Path) -> Mapping[str, Any]:
         return {}
 
 
-def _compared(found: Evaluation, folder: Path, against: Path) -> Iterator[str]:
+def _compared(found: Evaluation, folder: Path, against: Path) -> dict[str, PairedDifference]:
     from ...trainer.evaluation import compare
     from ..console import path_text
     from ..dataset.read import read_all
 
-    names = found.figures.keys() & _figures(against)
+    theirs = _figures(against)
+    names = [name for name in found.figures if name in theirs]
     if not names:
         lacking = f"{path_text(against)} has none of the sets {', '.join(found.figures)}"
         raise RejuiceError(lacking, "give the --output of an evaluation")
-    for name in filter(names.__contains__, found.figures):
-        pair = compare(*(read_all(each / f"{name}.parquet") for each in (folder, against)))
-        interval = f"{pair.low:+.3f} to {pair.high:+.3f}, " if pair.low == pair.low else ""
-        yield (
-            f"{name}: {pair.mean:+.3f} ({interval}p = {pair.p:.3g}) against {path_text(against)}, "
-            f"on {pair.prompts:,} {'prompt' if pair.prompts == 1 else 'prompts'} of both"
-        )
+    files = {name: [read_all(x / f"{name}.parquet") for x in (folder, against)] for name in names}
+    return {name: compare(*both) for name, both in files.items()}
 
 
 def _pairs(words: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -205,20 +197,34 @@ def _name(policy: str) -> str:
     return re.sub(r"[^\w.-]+", "_", policy).strip("._") or "policy"
 
 
-def _table(found: Evaluation, known: Mapping[str, int]) -> Table:
-    from ..console import FigureText, figures_table
+def _show(
+    found: Evaluation,
+    known: Mapping[str, int],
+    compared: Mapping[str, PairedDifference],
+    other: str,
+) -> None:
+    from ..console import Console, figures_table
 
     figures = dict.fromkeys(name for each in found.figures.values() for name in each if "@" in name)
     table = figures_table("set", "prompts", *figures, "95%", "ungraded", "in training")
 
-    def add(name: FigureText, own: Mapping[str, float], contained: str = "") -> None:
+    def add(name: str, own: Mapping[str, float], contained: str = "") -> None:
         shown = [f"{own[each]:.3f}" if each in own else "" for each in figures]
         interval = f"{own['mean_low']:.3f} to {own['mean_high']:.3f}"
         counts = f"{own['prompts']:,.0f}", *shown, interval, f"{own['ungraded']:,.0f}"
         table.add_row(name, *counts, contained)
 
     for name, own in found.figures.items():
-        add(FigureText(name, name), own, f"{known[name]:,}" if name in known else "")
+        add(name, own, f"{known[name]:,}" if name in known else "")
         for source, of_source in found.sources[name].items():
-            add(FigureText(f"  {source}", f"{name}/{source}"), of_source)
-    return table
+            add(f"  {source}", of_source)
+        for figure, what in (("failed_prompts", "failed"), ("dropped_prompts", "were dropped")):
+            if count := int(own.get(figure, 0)):
+                warn(f"{name}: {count:,} prompts {what}, and count in no figure")
+    Console(soft_wrap=True).print(table)
+    for name, pair in compared.items():
+        interval = f"{pair.low:+.3f} to {pair.high:+.3f}, " if pair.low == pair.low else ""
+        typer.echo(
+            f"{name}: {pair.mean:+.3f} ({interval}p = {pair.p:.3g}) against {other}, on "
+            f"{pair.prompts:,} {'prompt' if pair.prompts == 1 else 'prompts'} of both"
+        )

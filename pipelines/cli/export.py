@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Write policies, prompts, rewards and datasets, for other trainers or the hub."
 )
-"""The subcommand `export`."""
-
 
 ExportArgument = Annotated[
     Path, typer.Argument(metavar="EXPORT", help="A run's export_path, or other rows.")
@@ -226,9 +224,8 @@ def _format(
 ) -> Format | None:
     from ...trainer.export.trl_formats import Completions, Pairs
 
-    completions = Completions(correct_only=not every)
-    pairs = Pairs(min_margin, pairs_per_group, match_length)
-    if form != "completions" and completions != Completions():
+    completions, pairs = Completions(not every), Pairs(min_margin, pairs_per_group, match_length)
+    if form != "completions" and every:
         raise RejuiceError("--all is an option of completions", "add --as completions")
     if form != "pairs" and pairs != Pairs():
         found = "--min_margin, --pairs_per_group and --match_length are options of pairs"

@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from ...operators import EmptyResultError, RejuiceError, __version__
 from ...operators.errors import first_line, needs
 from ...operators.workers import signals_interrupt
+from ..dataset.remote import AnyPath
 from ..safe_output import safe_output, shown
 from .analysis import ablate, audit, diff, explain, preview, report, view, whatif
 from .cache import app as cache
@@ -42,7 +43,6 @@ from .runs import Trust, check_recipe_trusted, trust_made
 from .training import TRAIN_EPILOG, checkpoint, curves, simulate, train
 
 if TYPE_CHECKING:
-    from ..dataset.read import Dataset
     from ..recipe.recipe import Recipe
 
 app = typer.Typer(
@@ -138,7 +138,7 @@ def run(
     with status 1.
     """
     from ..analysis.funnel import show_end_of_run
-    from ..console import Console, print_lines
+    from ..console import Console, as_json, print_lines
     from ..engine.progress import Progress
     from ..engine.report import check_not_empty, retry_hints
     from ..engine.run import cluster_of
@@ -163,10 +163,13 @@ def run(
         ray_address=ray,
     )
     trust_made(report.export_path)
-    console = Console(quiet=quiet, only_json=json)
-    show_end_of_run(report, console)
-    tell_of_credit(loaded, console)
-    print_lines(retry_hints(loaded, report), console)
+    if json:
+        typer.echo(as_json(report, pretty=True))
+    else:
+        console = Console(quiet=quiet)
+        show_end_of_run(report, console)
+        tell_of_credit(loaded, console)
+        print_lines(retry_hints(loaded, report), console)
     if not allow_empty:
         check_not_empty(loaded, report)
 
@@ -185,12 +188,16 @@ def check(
 
     check_recipe_trusted(recipe, trust)
     loaded = load(recipe, overrides_of(context))
-    if all(type(step.operator).__module__.startswith(_OWN) for step in loaded.steps):
-        _leave_pandas_out()
+    _leave_pandas_out(loaded)
     _check_files(loaded)
     head, training = loaded.head, loaded.head.train
     offline, trained, dataset = loaded.offline(), loaded.in_training(), loaded.opened()
-    lines = [*_check_training(loaded, dataset), *place_lines(loaded.steps)]
+    lines = place_lines(loaded.steps)
+    if training is not None:
+        from ...trainer.launch.checks import check_training
+        from ...trainer.run import TrainingRun
+
+        lines = [*check_training(TrainingRun.of(Path(), loaded), dataset, may_lack=True), *lines]
     right, columns = "fields", list[str]()
     if dataset.spec.exists() or head.generated_part():
         try:
@@ -217,18 +224,20 @@ def check(
         typer.echo(line)
 
 
-def _leave_pandas_out() -> None:
-    """Let pyarrow not find pandas as it looks for it at its first value; that takes 0.4 s.
+def _leave_pandas_out(recipe: Recipe) -> None:
+    """Let pyarrow not find pandas, of which it takes 0.4 s to see whether its first value is one.
 
-    `to_pandas` looks again.
+    Not where another library reads the dataset or is a step. `to_pandas` looks again.
     """
     import pyarrow as pa
 
-    found, sys.path = sys.path, []
-    try:
-        pa.scalar(0)
-    finally:
-        sys.path = found
+    own = (type(step.operator).__module__.startswith(_OWN) for step in recipe.steps)
+    if all(own) and all(isinstance(each, AnyPath) for each in recipe.dataset_spec().paths):
+        found, sys.path = sys.path, []
+        try:
+            pa.scalar(0)
+        finally:
+            sys.path = found
 
 
 def _check_files(recipe: Recipe) -> None:
@@ -239,16 +248,6 @@ def _check_files(recipe: Recipe) -> None:
             step.operator.check_files()
         except RejuiceError as error:
             raise error.at(recipe.where(step)) from None
-
-
-def _check_training(recipe: Recipe, dataset: Dataset) -> list[str]:
-    """Check a recipe that has a `train:` section; return a line for what could not be checked."""
-    if recipe.head.train is None:
-        return []
-    from ...trainer.launch.checks import check_training
-    from ...trainer.run import TrainingRun
-
-    return check_training(TrainingRun.of(Path(), recipe), dataset, may_lack=True)
 
 
 @app.command(rich_help_panel=_MAKE)
@@ -277,12 +276,7 @@ def ops(
     elif name is not None:
         text = reference.entry(name, files)
     elif json:
-        rows = [
-            {"kind": kind, "name": name, "text": text}
-            for kind, texts in reference.sections(files).items()
-            for name, text in texts.items()
-        ]
-        text = "".join(f"{dumps(row, ensure_ascii=False)}\n" for row in rows)
+        text = dumps(reference.sections(files), indent=2, ensure_ascii=False) + "\n"
     else:
         text = reference.listing(files)
     typer.echo(text, nl=False)

@@ -36,11 +36,13 @@ Debug = Annotated[
 ]
 """`main` looks for it, as it is what prints errors."""
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
-Json = Annotated[bool, typer.Option("--json", help="Print tables alone, as JSON lines.")]
-"""For `Console(only_json=...)`."""
 TrainingSteps = Annotated[
     str | None,
     typer.Option("--steps", metavar="A:B", help="Only these training steps, A to B with both."),
+]
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="Print JSON, with all digits; null is what is not known."),
 ]
 _OVERRIDES = "rejuice.overrides"
 EPILOG = (

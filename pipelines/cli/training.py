@@ -1,4 +1,4 @@
-"""Commands that train, and that look at what training left: train, curves, simulate, policy."""
+"""Commands that train: train, simulate and checkpoint."""
 
 from __future__ import annotations
 
@@ -63,7 +63,6 @@ def train(
     ] = False,
     trust: Trust = False,
     quiet: Quiet = False,
-    json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Train a policy by GRPO on verl, by a recipe of prompts, rewards and filters.
@@ -83,7 +82,7 @@ def train(
     given = {_SHORT.get(key, key): value for key, value in overrides_of(context).items()}
     loaded = load(path, given)
     run = TrainingRun.of(folder.resolve(), loaded)
-    console, out = Console(stderr=True, quiet=quiet), Console(quiet=quiet, only_json=json)
+    console, out = Console(stderr=True, quiet=quiet), Console(quiet=quiet)
     if not quiet:
         warn_of_steps(loaded, training=True)
     if dry_run:
@@ -186,7 +185,7 @@ def simulate(
     """
     from ...operators.workers import usable_cores
     from ...trainer.report.simulate import setups, show_simulated, simulate, stored_steps
-    from ..console import Console
+    from ..console import Console, as_json
     from ..recipe.recipe import load_without_code
 
     # Its own operators and tools are not needed.
@@ -196,7 +195,11 @@ def simulate(
     steps = stored_steps(run, config)
     ages, apart = max_age or [1, 2, 4], {"gpus": gpus, "rollout_gpus": rollout_gpus}
     modes = setups(config, ages, steps, cores=usable_cores(), **apart)
-    show_simulated([simulate(steps, mode) for mode in modes], Console(only_json=json))
+    found = [simulate(steps, mode) for mode in modes]
+    if json:
+        typer.echo(as_json(found, pretty=True))
+    else:
+        show_simulated(found, Console())
 
 
 def checkpoint(

@@ -121,11 +121,6 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
     """The dataset's schema, once paths, columns and first rows are right.
 
     A dataset that the recipe generates need not be written yet.
-
-    Raises:
-        RejuiceError: the dataset cannot be read, the export would harm it, a step reads a column
-            that is not there or would replace one that it does not read, or no prompts can be made
-            of the first rows.
     """
     spec = recipe.head.dataset_spec
     check_export_path(recipe.path, recipe.head.export_path, spec)
@@ -449,13 +444,8 @@ def group_warnings(
 ) -> list[str]:
     """One line for each step that drops responses by their content before a group is summarised.
 
-    So may the run that made the dataset have done: also a line where its statistics are replaced.
-
-    Args:
-        recipe: the recipe.
-        columns: those of its dataset, as far as they are known.
-        training: whether it is about to be trained with; a recipe with a `train:` section always
-            counts as one for training, in which dropped rows have no gradient either.
+    So may the run that made the dataset have done: also a line where its statistics, of `columns`
+    as far as they are known, are replaced. In training, dropped rows have no gradient either.
     """
     training = training or recipe.head.train is not None
     steps, places = recipe.steps, walk(recipe.steps, columns, {})

@@ -308,7 +308,7 @@ def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
 
 
 def load_without_code(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
-    """Read a recipe as `load` does, but import no file that it names, to look at a stored run.
+    """Read a recipe to look at a stored run: no file that it names is imported.
 
     Operators of such files are `StoredOperator`s: their names and fields, which are not checked.
     """
@@ -343,22 +343,19 @@ def _load(path: Path, overrides: Mapping[str, str], *, with_code: bool) -> Recip
 
 def read_document(path: Path) -> Document:
     """The YAML of a recipe, of which nothing is checked but that it is a mapping."""
-    if path.exists() and not path.is_file():
-        raise RecipeError(f"{path} cannot be read: it is not a file", "give a YAML file")
     try:
-        text = path.read_text("utf-8")
+        if path.exists() and not path.is_file():
+            raise OSError("it is not a file")
+        document = parse_document(path.read_text("utf-8"))
     except FileNotFoundError:
         raise RecipeError(f"{path} does not exist", "give the path of a recipe") from None
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path} cannot be read: {error}", "give a YAML file") from None
-    try:
-        document = parse_document(text)
     except YAMLError as error:
         raise _not_yaml(error, path) from None
     if not isinstance(document.value, dict):
-        kinds = {"NoneType": "empty", "list": "a list", "str": "a text"}
-        kind = kinds.get(type(document.value).__name__, "a number")
-        found = f"a recipe is a mapping, this is {kind}"
+        found = "empty" if document.value is None else shown(document.value)
+        found = f"a recipe is a mapping, this is {found}"
         raise RecipeError(found, "start with dataset_path:", where=str(path))
     return document
 

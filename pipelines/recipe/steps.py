@@ -112,8 +112,9 @@ def _kind(
     return type("Stored", (StoredOperator,), members)
 
 
-def serves_tools(tools: Any) -> bool:
-    """Whether one of a step's `tools` is that of a server."""
+def serves_tools(fields: Mapping[str, Any]) -> bool:
+    """Whether a step has a tool of a server."""
+    tools = fields.get("tools")
     entries = tools if isinstance(tools, list | tuple) else ()
     return any(each == SERVED or (isinstance(each, dict) and SERVED in each) for each in entries)
 
@@ -137,10 +138,7 @@ class Step(NamedTuple):
 
 
 def of_files(steps: Sequence[Step]) -> list[Step]:
-    """Steps that ask from what kind of file a row comes, in the column that the reader adds.
-
-    Data-Juicer's loader adds it for them alone, and its exporter keeps it.
-    """
+    """Steps for which the reader adds a column: from what kind of file a row comes."""
     return [step for step in steps if step.operator.name() == "suffix_filter"]
 
 
@@ -282,7 +280,7 @@ def operator_on_file(
     without_files = head.model_copy(update={FILES: ()})
     if kind is None or FILES not in kind.model_fields:
         return build_operator(name, fields, {}, without_files, document)
-    if not serves_tools(fields.get("tools")):  # To say what they are, it would be started.
+    if not serves_tools(fields):  # To say what they are, it would be started.
         with suppress(RecipeError):  # A tool may need a file or a package that is not here.
             return build_operator(name, fields, {}, without_files, document)
     samples = issubclass(kind, RolloutMapper)

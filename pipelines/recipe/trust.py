@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from os import environ
@@ -25,23 +25,23 @@ from .recipe import Recipe, load, load_without_code, read_document
 from .steps import REWARD_FUNCTION, SERVED, StoredOperator, function_file, serves_tools
 
 # --- Code -----------------------------------------------------------------------------
+# What of a recipe is code, or makes code run: what is to be trusted before a stranger's is used.
+#
+# custom_operator_paths                     Python files, which are imported
+# python_file_mapper, python_lambda_mapper  operators of Data-Juicer that run what they are given
+# reward_function_mapper                    a function of a Python file or of any package
+# trust_remote_code                         the code in the folder of a model
+# mcp                                       a tool: a program that is started, or a server
+# vllm: python                              the interpreter of an engine
+# ray_address                               a cluster: Ray unpickles what it answers
+# train.verl                                settings of verl, some of which name code
 
-_CODE: Mapping[str, tuple[str, Callable[[Any], object]]] = {
-    "custom_operator_paths": ("custom_operator_paths", bool),  # Python files, which are imported
-    "python_file_mapper": ("python_file_mapper", lambda _: True),  # operators of Data-Juicer
-    "python_lambda_mapper": ("python_lambda_mapper", lambda _: True),
-    REWARD_FUNCTION: (REWARD_FUNCTION, lambda _: True),  # a function of a file or of any package
-    "trust_remote_code": ("trust_remote_code", bool),  # the code in the folder of a model
-    "tools": (f"the tool {SERVED}", serves_tools),  # a program that is started, or a server
-    "vllm": ("vllm: python", lambda fields: isinstance(fields, Mapping) and fields.get("python")),
-    "ray_address": ("ray_address", lambda value: value not in (None, "auto", "local")),  # unpickles
-    "verl": ("train.verl", bool),  # settings of verl, some of which name code
-}
-"""By key of a recipe, wherever it stands: what of it is code, or makes code run, and when."""
+_HERE = ("auto", "local")
+_RUNS_PYTHON = ("python_file_mapper", "python_lambda_mapper", REWARD_FUNCTION)
 
 
 class RecipeCode(NamedTuple):
-    """What is to be trusted before a stranger's recipes are used."""
+    """The code that recipes name."""
 
     recipes: tuple[Path, ...]  # their files
     files: tuple[Path, ...]  # Python files, or folders of them, that they name; absolute
@@ -57,7 +57,7 @@ def code_of(recipes: Iterable[Path]) -> RecipeCode:
     for path in paths:
         document = read_document(path).value
         files |= dict.fromkeys(_files(path, document))
-        named |= dict.fromkeys(_named(document, set()))
+        named |= dict.fromkeys(_named(document))
     return RecipeCode(paths, tuple(files), tuple(named))
 
 
@@ -67,27 +67,47 @@ def _files(path: Path, document: Mapping[str, Any]) -> Iterator[Path]:
     if not all(isinstance(each, str) for each in files):
         right = "make it a list of paths"
         raise RecipeError(f"'custom_operator_paths' is {value!r}", right, where=str(path))
-    yield from (found_file(path.parent, Path(each)) for each in files)
-    process = document.get("process")
-    entries = process if isinstance(process, list) else []
-    steps = (each.items() for each in entries if isinstance(each, Mapping))
-    for name, fields in chain.from_iterable(steps):
-        named = fields if isinstance(fields, Mapping) else {}
-        if name == "python_file_mapper" and isinstance(file := named.get("file_path"), str):
+    for each in files:
+        yield found_file(path.parent, Path(each))
+    for name, fields in _entries(document.get("process")):
+        if name == "python_file_mapper" and isinstance(file := fields.get("file_path"), str):
             yield Path(file).absolute()
-        elif file := function_file(name, named, path.parent):
+        elif file := function_file(name, fields, path.parent):
             yield file
 
 
-def _named(value: Any, seen: set[int]) -> Iterator[str]:
+def _named(document: Mapping[str, Any]) -> Iterator[str]:
+    if document.get("custom_operator_paths"):
+        yield "custom_operator_paths"
+    if (document.get("ray_address") or "auto") not in _HERE:
+        yield "ray_address"
+    train = document.get("train")
+    if isinstance(train, Mapping) and train.get("verl"):
+        yield "train.verl"
+    yield from (name for name, _ in _entries(document.get("process")) if name in _RUNS_PYTHON)
+    yield from _nested(document)
+
+
+def _entries(process: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for entry in process if isinstance(process, list) else ():
+        for name, fields in entry.items() if isinstance(entry, Mapping) else [(entry, None)]:
+            yield str(name), fields if isinstance(fields, Mapping) else {}
+
+
+def _nested(value: Any, seen: set[int] | None = None) -> Iterator[str]:
+    """Yield what makes code run wherever it stands, in fields of fields, too."""
+    seen = set() if seen is None else seen
     if not isinstance(value, Mapping | list) or id(value) in seen:
         return  # An anchor of YAML may stand in many places: each is looked at once.
     seen.add(id(value))
     for key, each in value.items() if isinstance(value, Mapping) else enumerate(value):
-        name, is_code = _CODE.get(str(key), ("", lambda _: False))
-        if is_code(each):
-            yield name
-        yield from _named(each, seen)
+        if key == "trust_remote_code" and each:
+            yield "trust_remote_code"
+        elif key == "vllm" and isinstance(each, Mapping) and each.get("python"):
+            yield "vllm: python"
+        elif key == "tools" and serves_tools({"tools": each}):
+            yield f"the tool {SERVED}"
+        yield from _nested(each, seen)
 
 
 # --- What the user trusts -------------------------------------------------------------
@@ -128,12 +148,14 @@ def read_to_show(path: Path, overrides: Mapping[str, str] | None = None) -> Reci
 
 
 def is_trusted(folder: Path, code: RecipeCode) -> bool:
+    """Whether the user trusts all this code, as it is now, in this folder."""
     # One after the other: where the recipe itself is not trusted, no file that it names is read.
     keys = _keys(folder, code)
     return all(key in _this_process or (_folder() / key).is_file() for key in keys)
 
 
 def trust(folder: Path, code: RecipeCode, *, remember: bool = True) -> None:
+    """Note that the user trusts this code, as it is now, in this folder."""
     keys = set(_keys(folder, code))
     _this_process.update(keys)
     if remember:

@@ -235,7 +235,7 @@ def test_duplicate_prompts(recipe_file, tmp_path, monkeypatch, process, suffix):
 
 @pytest.mark.parametrize(
     ("text", "kind"),
-    [("- a\n- b\n", "a list"), ("", "empty"), ("just words\n", "a text"), ("3\n", "a number")],
+    [("- a\n- b\n", "['a', 'b']"), ("", "empty"), ("just words\n", "'just words'"), ("3\n", "3")],
 )
 def test_a_recipe_that_is_not_a_mapping(tmp_path, text, kind):
     path = tmp_path / "recipe.yaml"

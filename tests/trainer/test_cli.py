@@ -230,6 +230,9 @@ def test_a_deduplicator_is_warned_of(rejuice, verl, tmp_path, monkeypatch, words
     assert rejuice("train", recipe, *words, "-q", "-o", "other")[2] == ""
 
 
+@pytest.mark.recommended(
+    "pipelines/cli/training.py", "--steps N, --profile cpu|gpu and --schedule NAME"
+)
 def test_options_and_overrides(rejuice, recipe, verl, tmp_path, monkeypatch):
     monkeypatch.setattr(cli, "needs", lambda *_: None)
     code, _, err = rejuice(

@@ -104,10 +104,8 @@ def _set(step_folder: Path, kind: SetKind) -> StoredSet:
     known = _known_steps(step_folder, kind, recipe, recorded)
     # Named as the decisions have it, and counted as in the run: those that choose come first.
     pairs = zip(recipe.steps, known, strict=True)
-    steps = tuple(
-        x._replace(name=each.name, number=each.number or x.number, line=None) for x, each in pairs
-    )
-    recipe = recipe.replace(steps=steps, from_file=False)
+    steps = tuple(x._replace(name=each.name, number=each.number or x.number) for x, each in pairs)
+    recipe = recipe.replace(steps=steps)
     if len(recorded) == len(steps):
         written = [
             ((), {}) if each is None else (tuple(each.columns), each.reasons) for each in recorded
