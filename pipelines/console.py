@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Any, TypeVar
 
+import numpy as np
+import orjson
+import pyarrow as pa
+from pydantic import BaseModel
 from rich import console
 from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -77,6 +82,27 @@ def figures_table(first: str, *others: str, title: Text | None = None) -> Table:
     for heading in others:
         table.add_column(heading, justify="right", no_wrap=True)
     return table
+
+
+def as_json(value: Any, *, pretty: bool = False) -> str:
+    """A value as JSON, of which nothing can change a terminal; numbers that are not known are null.
+
+    Of a table, it has the number of rows.
+    """
+    option = orjson.OPT_NON_STR_KEYS | (orjson.OPT_INDENT_2 if pretty else 0)
+    text = orjson.dumps(value, plain, option).decode()
+    return "".join(x if x.isprintable() or x == "\n" else json.dumps(x)[1:-1] for x in text)
+
+
+def plain(value: Any) -> Any:
+    """What JSON has of a value that orjson does not know."""
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    if isinstance(value, pa.Table):
+        return value.num_rows
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
 
 
 def path_text(path: object) -> str:

@@ -5,7 +5,6 @@ What a sample is drawn from is in `verdicts.py`; signs of reward hacking are in 
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections import Counter
@@ -29,23 +28,82 @@ from ...operators.mapper.unit_test_mapper import UnitTestMapper
 from ...operators.sandbox.grading import AssertCase, Weakness
 from ...operators.verifier.worked_out import is_worked_out
 from ...operators.workers import usable_cores
-from ..console import path_text
+from ..console import as_json, path_text, tracked
 from ..dataset.files import write_file
 from ..engine.conditional_step import matching
 from .reward_hacking import ALPHA, SignResult, p_text
 from .stored import Stored
 from .verdicts import (
     CHANGE,
+    ROWS_AT_ONCE,
     Agreement,
     CheckedRate,
     FailingPair,
     GradedRows,
     MetamorphicResult,
+    agreement,
     as_graded,
     decisions,
+    metamorphic_checks,
     no_answer,
+    rechecked,
     verifiers_of,
 )
+
+# --- The whole audit of verdicts ------------------------------------------------------
+
+
+class VerdictAudit(NamedTuple):
+    """What an audit finds about the verdicts of a run."""
+
+    graded: GradedRows
+    agreement: Agreement
+    no_answer: int  # rows without an answer, which two verifiers cannot disagree on
+    drawn: int  # rows that were written for a person to label
+    errors: LabelledErrors | None  # None: no labels are given
+    checks: MetamorphicResult | None  # None: no `math_verify_mapper` graded
+    output: Path | None  # with the rows that were drawn, and pairs that failed a check
+
+
+def audit_verdicts(
+    graded: GradedRows, sample: int, output: Path | None, labels: Path | None, seed: int
+) -> VerdictAudit:
+    """Verify again, draw rows into a file, and state error rates by labels.
+
+    Raises:
+        DataError: labels cannot be read, or the sample is too small.
+    """
+    by_row = None if labels is None else read_labels(labels, graded)  # Verifying takes long.
+    again = tracked(rechecked(graded), graded.table.num_rows // ROWS_AT_ONCE + 1)
+    recheck_N = [verdict for some in again for verdict in some]
+    strata_N = strata(graded, recheck_N)
+    rows = draw(graded, strata_N, sample, seed) if output is not None else []
+    operator = graded.by_math_verify_mapper
+    checks = None if operator is None else metamorphic_checks(graded, operator, seed)
+    if output is not None:
+        failing = failing_lines(() if checks is None else checks.failing)
+        write_lines(output, [*sample_lines(graded, recheck_N, strata_N, rows), *failing])
+    return VerdictAudit(
+        graded,
+        agreement(graded, recheck_N),
+        int(no_answer(graded).sum()),
+        len(rows),
+        None if by_row is None else labelled_errors(by_row, graded, strata_N),
+        checks,
+        output,
+    )
+
+
+def verdict_lines(path: Path, found: VerdictAudit) -> Iterator[str]:
+    graded, output = found.graded, found.output
+    yield from agreement_lines(path, graded, found.agreement, found.no_answer)
+    yield from formula_lines(graded)
+    if output is not None:
+        rows = f"{found.drawn:,} rows in {path_text(output)}"
+        yield f'sample       {rows}: set "label" to right, wrong or unsure'
+    yield from error_lines(graded.verifier, found.errors)
+    yield from metamorphic_lines(found.checks, graded.verifier, output)
+
 
 # --- Strata ---------------------------------------------------------------------------
 # A stratified sample of graded rows, and rates with intervals from what a person makes of it.
@@ -253,7 +311,7 @@ def sample_lines(
     taken = graded.table.select(names).take(pa.array(rows, pa.int64()))
     for row, values in zip(rows, taken.to_pylist(), strict=True):
         stratum = int(strata_N[row])
-        yield _line(
+        yield as_json(
             {
                 "kind": _SAMPLE,
                 "stratum": STRATA[stratum],
@@ -269,7 +327,7 @@ def sample_lines(
 def failing_lines(failing: Sequence[FailingPair]) -> Iterator[str]:
     """Yield a line for each pair that failed a metamorphic check."""
     for each in failing:
-        yield _line({"kind": _FAILING, **each._asdict()})
+        yield as_json({"kind": _FAILING, **each._asdict()})
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:
@@ -307,49 +365,50 @@ class LabelledErrors(NamedTuple):
     false_wrong: ErrorRate  # among the responses graded wrong, those that are right
 
 
-def labelled_errors(path: Path, graded: GradedRows, strata_N: Array) -> LabelledErrors:
-    """Return the error rates that follow from a labelled file; rows without a line have no label.
+def read_labels(path: Path, graded: GradedRows) -> dict[int, str | None]:
+    """The label of each row that a labelled file has, by its place in the table.
 
     Raises:
         DataError: it cannot be read, a label is none of `LABELS`, or a row is not of this run.
     """
-    names = ("set", "row", "response_id", "verdict")
-    rows = graded.table.select(names).to_pylist()
+    rows = graded.table.select(["set", "row", "response_id", "verdict"]).to_pylist()
     places = {repr((row["set"], row["row"])): at for at, row in enumerate(rows)}
-    found: dict[int, tuple[int, str | None]] = {}  # by row: the line, and the label
+    found, lines = dict[int, str | None](), dict[int, int]()
     for number, line in _objects(path):
         if line.get("kind") == _FAILING:
             continue
         where, label = f"{path}, line {number}", line.get("label") or None
         at = places.get(repr((line.get("set"), line.get("row"))), -1)
-        if at < 0 or any(rows[at][name] != line.get(name) for name in names):
+        if at < 0 or any(value != line.get(name) for name, value in rows[at].items()):
             raise DataError("the row is not in this run", "give its own labels", where=where)
         if label not in (None, *LABELS):
             shown = ascii(label)[:40]
             raise DataError(f"label is {shown}", "write right, wrong or unsure", where=where)
         if at in found:
-            first = f"the row is on line {found[at][0]}, too"
+            first = f"the row is on line {lines[at]}, too"
             raise DataError(first, "label it once", where=where)
-        found[at] = number, label
+        found[at], lines[at] = label, number
     if not found:
         raise DataError(f"{path} has no rows to label", "give the file that an audit has written")
-    labels = Counter(label for _, label in found.values())
+    return found
+
+
+def labelled_errors(
+    labels: Mapping[int, str | None], graded: GradedRows, strata_N: Array
+) -> LabelledErrors:
+    """The error rates that follow from labels; rows that are not among them have none."""
+    verdicts = graded.table["verdict"].to_pylist()
     known, errors = Counter[int](), Counter[int]()
-    for at, (_, label) in found.items():
+    for at, label in labels.items():
         if label in ("right", "wrong"):
             known[strata_N[at]] += 1
-            errors[strata_N[at]] += (label == "right") != (rows[at]["verdict"] == RIGHT)
+            errors[strata_N[at]] += (label == "right") != (verdicts[at] == RIGHT)
     sizes = np.bincount(strata_N, minlength=len(STRATA)).tolist()
     counted = {n: Counted(sizes[at], known[at], errors[at]) for at, n in enumerate(STRATA)}
     right, wrong = ({n: counted[n] for n in names} for names in (RIGHT_STRATA, WRONG_STRATA))
-    return LabelledErrors(
-        known.total(),
-        labels["unsure"],
-        labels[None],
-        error_rate(counted),
-        error_rate(right),
-        error_rate(wrong),
-    )
+    given = Counter(labels.values())
+    rates = (error_rate(each) for each in (counted, right, wrong))
+    return LabelledErrors(known.total(), given["unsure"], given[None], *rates)
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -368,12 +427,6 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             right = "write one JSON object on each line"
             raise DataError("this is no JSON object", right, where=f"{path}, line {number}")
         yield number, found
-
-
-def _line(values: Mapping[str, Any]) -> str:
-    """JSON on one line, readable, in which nothing can change a terminal or the order of text."""
-    text = json.dumps(values, ensure_ascii=False, default=str)
-    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
 # --- Print the signs of reward hacking ------------------------------------------------
@@ -428,7 +481,7 @@ def sign_row_lines(signs: Sequence[SignResult], name: str) -> Iterator[str]:
     for each in signs:
         if _slug(each) == wanted:
             for row in each.rows:
-                yield json.dumps({"response_id": row, "sign": each.name, "set": each.set})
+                yield as_json({"response_id": row, "sign": each.name, "set": each.set})
 
 
 def _slug(sign: SignResult) -> str:
@@ -478,12 +531,6 @@ def formula_lines(graded: GradedRows) -> Iterator[str]:
             f"such as '{_visible(answer)}' for {_visible(reference)}: `worked_out: true` of "
             f"{operator.name()} grades them wrong"
         )
-
-
-def sample_line(rows: int, output: Path) -> str:
-    """Return where the sample is."""
-    found = f"{rows:,} rows in {path_text(output)}"
-    return f'sample       {found}: set "label" to right, wrong or unsure'
 
 
 def error_lines(verifier: str, found: LabelledErrors | None) -> Iterator[str]:

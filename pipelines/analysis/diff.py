@@ -18,7 +18,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -129,6 +129,13 @@ def changed_recipe(a: Side, b: Side) -> list[str]:
         for side, ran in ((a, of_a), (b, of_b))
     ]
     return recipe_differences(*found)
+
+
+def diff_facts(a: Side, b: Side) -> dict[str, Any]:
+    """For `--json`: fields that differ, and sets, if both have been run."""
+    both = () if a.stored is None or b.stored is None else pairs(a.stored, b.stored)
+    sets = [set_diff(one, two, (a.path, b.path)) for one, two in both]
+    return {"recipe": changed_recipe(a, b), "sets": sets}
 
 
 def _as_it_was(step: Step) -> Step:

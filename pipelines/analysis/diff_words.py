@@ -88,7 +88,7 @@ def _common_lines(sets: SetDiff) -> Iterator[str]:
     gained, lost = (
         f"- only in {side}"
         if why
-        else f"{found.count(kind):,} only in {side}{reasons_text(found, kind)}"
+        else f"{found.counts[kind]:,} only in {side}{reasons_text(found, kind)}"
         for side, kind, why in zip("BA", ("gained", "lost"), sets.left_only, strict=True)
     )
     yield f"sampled      {n:,} rows in both: {found.kept_in_both:,} kept in both, {gained}, {lost}"
@@ -160,7 +160,7 @@ def _details(found: SetDiff, command: str) -> Iterator[str]:
         shown = visible(text, one_line=True)
         cut = shown if len(shown) <= _WIDEST else f"{shown[:_WIDEST]}…"
         yield f"new in B     {n:,} rows: {cut}"
-    kinds = [kind for kind in KINDS if found.common is not None and found.common.count(kind)]
+    kinds = [kind for kind in KINDS if found.common is not None and found.common.counts[kind]]
     kinds += [kind for kind, some in (("prompts", found.moved), ("new", found.new)) if some]
     yield from details_lines(command, kinds)
 

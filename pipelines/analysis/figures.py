@@ -14,7 +14,7 @@ mass is the weight in front of grad log p under token-mean, and no norm of a gra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -119,10 +119,6 @@ class SetFigures(NamedTuple):
     """The share of a response's tokens that is masked, mean over rows that are left; else NaN."""
     sources: Mapping[str, SourceFigures] = {}
     """By `data_source`, where there are several."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain lists and dicts; a number that is not known is NaN, which JSON writes as null."""
-        return {name: _plain(each) for name, each in self._asdict().items()}
 
 
 def set_figures(rows: RowTable, funnel: Sequence[StepReport]) -> SetFigures:
@@ -408,15 +404,3 @@ def finite_mean(values: Array) -> float:
 
 def _finite(values: Array) -> Array:
     return values[np.isfinite(values)]
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "_asdict"):
-        value = value._asdict()
-    if isinstance(value, StepReport):
-        return value.model_dump(mode="json")
-    if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return [_plain(each) for each in value] if isinstance(value, tuple) else value

@@ -90,6 +90,10 @@ TrainingSteps = Annotated[
     str | None,
     typer.Option("--steps", metavar="A:B", help="Only these training steps, A to B with both."),
 ]
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="Print JSON, with all digits; null is what is not known."),
+]
 _OVERRIDES = "rejuice.overrides"
 EPILOG = "Any field of a step can be set: --STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
 """Shown below the help of commands that take overrides."""

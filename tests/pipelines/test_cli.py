@@ -103,6 +103,8 @@ def test_help_lists_every_command(rejuice):
         ("download", "data download"),
         ("checkpoint", "export policy"),
         ("push", "export hub"),
+        ("ablate", "whatif --each"),
+        ("curves", "report --curves FILE"),
     ],
 )
 def test_a_command_with_another_name_is_named(rejuice, old, new):

@@ -154,12 +154,12 @@ def test_a_page_has_what_steps_wrote_whose_code_was_not_run(rejuice, hostile, tm
 NEEDING = (
     "whatif|{run}|--reward_sum_mapper.weights.accuracy|2.0",
     "whatif|{run}/recipe.yaml",
-    "ablate|{run}",
+    "whatif|{run}|--each",
     "preview|{run}|--allow_empty",
     "check|{run}/recipe.yaml",
     "run|{run}/recipe.yaml|-q|--export_path|again.parquet",
     "whatif|{try}",
-    "ablate|{try}",
+    "whatif|{try}|--each",
     "check|{try}/steps/000001/recipe.yaml",
 )
 
@@ -191,9 +191,9 @@ def test_commands_that_need_the_code_ask_once(rejuice, hostile, words):
 
 def test_the_option_is_added_before_what_is_no_option(rejuice, hostile, tmp_path):
     (tmp_path / "-x").symlink_to(hostile.folder, target_is_directory=True)
-    err = rejuice("ablate", "--", "-x/out.run")[2]
+    err = rejuice("whatif", "--each", "--", "-x/out.run")[2]
     typed = err.partition("run `")[2].partition("`")[0]
-    assert typed == "rejuice ablate --trust -- -x/out.run"
+    assert typed == "rejuice whatif --each --trust -- -x/out.run"
     assert rejuice(*shlex.split(typed)[1:])[0] == 0
 
 

@@ -101,18 +101,21 @@ def _under_way(run: TrainingRun, number: int) -> list[str] | None:
     return [name for name, times in left.items() if times > 0]
 
 
+def next_step_of(folder: Path, recipe: Recipe) -> NextStep | None:
+    """That of a run under a recipe; None: its steps choose no prompts, or all is trained."""
+    if not split_recipe(recipe).choosing:
+        return None
+    return next_step(TrainingRun.of(folder, recipe))
+
+
 def show_next_step(folder: Path, recipe: Recipe, console: Console) -> None:
     """Print which prompts the next step of a run samples, if the recipe's steps choose them."""
-    if not split_recipe(recipe).choosing:
-        return
-    run = TrainingRun.of(folder, recipe)
-    found = next_step(run)
-    if found is None:
-        steps = run.config.steps
+    if (found := next_step_of(folder, recipe)) is not None:
+        _show(found, console)
+    elif recipe.head.train is not None and split_recipe(recipe).choosing:
+        steps = recipe.head.train.steps
         line = f"all {steps:,} steps are trained; the next one: --train.steps {steps + 1}"
         console.print(Text(line))
-    else:
-        _show(found, console)
 
 
 def _show(found: NextStep, console: Console) -> None:

@@ -27,6 +27,7 @@ from ....operators.columns import common_type, is_text
 from ....operators.groups import Array, hash_each, mix, uniform_of
 from ....operators.logs import redact_bytes
 from ....operators.workers import usable_cores
+from ...console import plain
 from ...dataset.files import check_is_free, write_file
 
 # --- Columns of several parts as one, whatever types they were written with -----------
@@ -117,7 +118,7 @@ def embedded_json(value: Any) -> bytes:
         DataError: a whole number has more than 64 bits.
     """
     try:
-        text = redact_bytes(orjson.dumps(value, default=_default))
+        text = redact_bytes(orjson.dumps(value, plain, orjson.OPT_NON_STR_KEYS))
     except TypeError as error:  # Nobody's report has such a number, unless it was written by hand.
         raise DataError(
             f"the page cannot hold what the report says: {error}", "run it again"
@@ -125,14 +126,6 @@ def embedded_json(value: Any) -> bytes:
     for character in ("<", ">", "&", "\u2028", "\u2029"):
         text = text.replace(character.encode(), f"\\u{ord(character):04x}".encode())
     return text
-
-
-def _default(value: Any) -> Any:
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return value._asdict()
-    if isinstance(value, (np.generic, np.ndarray)):
-        return value.tolist()
-    return str(value)
 
 
 def text_blocks(
@@ -199,7 +192,7 @@ def excerpts(prompts: pa.ChunkedArray) -> list[str]:
 # PageData ── sets ──> PageSet ── columns ──> PageColumn       one value per row
 #                         ├────── groups_at                    the first row of each group
 #                         ├────── group_texts, row_texts       Arrow tables of texts
-#                         └────── figures                      `SetFigures.as_json()`
+#                         └────── figures                      `SetFigures`
 
 
 class PageColumn(NamedTuple):
@@ -232,7 +225,7 @@ class PageSet(NamedTuple):
     kind: str  # `answers` or `judgements`
     step: int | None  # the training step, None for an export
     steps: tuple[PageStep, ...]  # the steps after sampling, in order
-    # `SetFigures.as_json()`; `length_unit`, `tokens` or `characters`; `sampled`, how many of the
+    # `SetFigures`; `length_unit`, `tokens` or `characters`; `sampled`, how many of the
     # rows no later step added, None where only rows that are left are on file
     figures: Mapping[str, Any]
     # at least `row` (int32, from 1: of the dataset, as `rejuice explain PATH 'row 4'` counts; below

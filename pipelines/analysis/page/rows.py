@@ -20,9 +20,9 @@ from ...engine.report import StepReport
 from ...engine.steps import AppliedStep
 from ..evidence import evidence_of_rows
 from ..figures import column_values, set_figures
+from ..funnel import TRAINING, set_funnel
 from ..reward_hacking import audit_signs
 from ..rows import BY_TRAINING, Lines, RowTable, stored_rows
-from ..set_funnel import TRAINING, set_funnel
 from ..stored import Stored, StoredSet
 from .build import PageColumn, PageCurves, PageData, PageSet, PageStep, drawn, joined, texts
 from .facts import pair_facts, run_facts, sign_facts
@@ -321,7 +321,7 @@ def _set(one: StoredSet, funnel: Sequence[StepReport] | None, shaded: str | None
         column, note = _tokens(values, shaded)
         row_texts = row_texts if column is None else row_texts.append_column(TOKENS, column)
     figures = {
-        **set_figures(rows, funnel or ()).as_json(),
+        **set_figures(rows, funnel or ())._asdict(),
         "length_unit": rows.unit,
         "sampled": sum(part.sampled for part in values) if rows.with_dropped else None,
     }

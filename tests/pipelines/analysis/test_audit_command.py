@@ -10,6 +10,7 @@ from labelled import label, lines_of
 from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 
 from rejuice.operators import RecipeError
+from rejuice.pipelines.analysis import audit
 from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import load
 
@@ -270,3 +271,12 @@ def test_right_answers_that_are_formulas_are_counted(rejuice, tmp_path, worked_o
         "`worked_out: true` of math_verify_mapper grades them wrong"
     )
     assert (code, lines) == (0, [] if worked_out else [expected])
+
+
+def test_bad_labels_are_found_before_anything_is_verified(rejuice, tmp_path, monkeypatch):
+    run_tiny(tmp_path)
+    monkeypatch.setattr(audit, "rechecked", None)  # A call of it is an error.
+    (tmp_path / "bad.jsonl").write_text('{"set": "", "row": 99, "label": "right"}\n')
+    for name, found in (("bad.jsonl", "bad.jsonl, line 1"), ("none.jsonl", "none.jsonl")):
+        code, out, err = rejuice("audit", "curated.parquet", "--labels", name)
+        assert (code, out, found in err, err.count("\n")) == (2, "", True, 1)

@@ -105,7 +105,7 @@ def test_two_runs_on_data_by_hand(runs):
     """B, 4 rows of 1.1, -0.1, -0.1 and ... is kept only where easy prompts are."""
     each = diffed(runs["tiny"], runs["easy"])
     assert each.common.rows.num_rows == 12
-    assert (each.common.kept_in_both, each.common.count("gained")) == (8, 4)
+    assert (each.common.kept_in_both, each.common.counts["gained"]) == (8, 4)
     assert [side.kept for side in each.figures] == [8, 12]
     assert each.prompts == (3, 3, 3)
     # Rewards of A: 1.1, 0.9, 0.1, -0.1; of C: 1.1 and three of -0.1; of B: 1.1 and three of 0.9.

@@ -105,7 +105,7 @@ def test_some_steps_of_a_run(training_run, rejuice, tmp_path):
     refused = "--steps a is no range; write --steps A:B, such as 40:60"
     assert rejuice("view", training_run, "--steps", "a") == (2, "", f"rejuice: {refused}\n")
     refused = f"{training_run.name} has no training step from 40 to 60; it has steps 1 to 3"
-    for name in ("view", "report", "whatif", "ablate", "audit"):
+    for name in ("view", "report", "whatif", "audit"):
         given = (name, training_run, "--steps", "40:60")
         assert rejuice(*given) == (2, "", f"rejuice: {refused}\n")
     given = ("explain", training_run, "row 1", "--steps", "40:60")
@@ -150,8 +150,8 @@ def test_a_run_with_other_samples_is_refused(training_run, rejuice):
     assert (status, err) == (2, f"rejuice: {refused}; leave it as it was, or run the recipe\n")
 
 
-def test_ablate_of_a_run(training_run, rejuice):
-    status, out, _ = rejuice("ablate", training_run)
+def test_each_step_of_a_run(training_run, rejuice):
+    status, out, _ = rejuice("whatif", training_run, "--each")
     assert status == 0
     rows = {line[:22].strip(): line[22:].split() for line in out.splitlines()[1:]}
     assert rows["nothing"][:2] == ["24", "6"]
