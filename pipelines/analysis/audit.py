@@ -54,8 +54,6 @@ from .verdicts import (
 
 
 class VerdictAudit(NamedTuple):
-    """What an audit finds about the verdicts of a run."""
-
     graded: GradedRows
     agreement: Agreement
     no_answer: int  # rows without an answer, which two verifiers cannot disagree on
@@ -68,11 +66,7 @@ class VerdictAudit(NamedTuple):
 def audit_verdicts(
     graded: GradedRows, sample: int, output: Path | None, labels: Path | None, seed: int
 ) -> VerdictAudit:
-    """Verify again, draw rows into a file, and state error rates by labels.
-
-    Raises:
-        DataError: labels cannot be read, or the sample is too small.
-    """
+    """Verify again, draw rows into a file, and state error rates by labels."""
     by_row = None if labels is None else read_labels(labels, graded)  # Verifying takes long.
     again = tracked(rechecked(graded), graded.table.num_rows // ROWS_AT_ONCE + 1)
     recheck_N = [verdict for some in again for verdict in some]
@@ -134,7 +128,7 @@ _FEW = (0.0513, 0.0513, 0.3554, 0.8177)
 
 
 def strata(graded: GradedRows, recheck_N: Sequence[str | None]) -> Array:
-    """Return the stratum of each row, its place in `STRATA`, int64[N]."""
+    """The stratum of each row, its place in `STRATA`, int64[N]."""
     right_N, again_N, decided_N = decisions(graded, recheck_N)
     of_right_N = np.where(~decided_N, 2, np.where(again_N, 0, 1))
     of_wrong_N = np.where(~decided_N, 5, np.where(again_N, 4, 3))
@@ -143,17 +137,10 @@ def strata(graded: GradedRows, recheck_N: Sequence[str | None]) -> Array:
 
 
 def allocate(sizes_H: Sequence[int], sample: int) -> list[int]:
-    """Return how many rows of each stratum to draw.
+    """How many rows of each stratum to draw.
 
     All rows where two verifiers disagree, up to half of the sample; of other strata in proportion
     to their size; at least `LEAST` of each.
-
-    Raises:
-        DataError: the sample is too small for that.
-
-    Example:
-        >>> allocate([800, 10, 0, 1180, 0, 0, 10], 200)
-        [73, 10, 0, 107, 0, 0, 10]
     """
     sizes = np.array(sizes_H)
     least = np.minimum(sizes, LEAST)
@@ -178,11 +165,7 @@ def _fill(drawn: Array, sizes: Array, of: Array, wanted: int) -> None:
 
 
 def draw(graded: GradedRows, strata_N: Array, sample: int, seed: int) -> list[int]:
-    """Return rows of a seeded sample, stratum by stratum; within each in the order of the table.
-
-    Raises:
-        DataError: the sample is too small, see `allocate`.
-    """
+    """Rows of a seeded sample, stratum by stratum; within each in the order of the table."""
     sizes_H = np.bincount(strata_N, minlength=len(STRATA))
     uniform = np.random.default_rng(seed).random(graded.table.num_rows)
     found: list[int] = []
@@ -193,23 +176,19 @@ def draw(graded: GradedRows, strata_N: Array, sample: int, seed: int) -> list[in
 
 
 class Counted(NamedTuple):
-    """What is known of a stratum: its rows, how many have a label, and how many are in error."""
-
     rows: int
     labelled: int
     errors: int
 
 
 class ErrorRate(NamedTuple):
-    """A rate of errors, over strata."""
-
     rate: float  # of the strata with a label; NaN where none has one
     interval: Interval95  # 95%; it allows for any rate in strata without a label
     unlabelled: int  # rows in strata without a label
 
 
 def error_rate(counted: Mapping[str, Counted]) -> ErrorRate:
-    """Return the rate of errors over some strata, by the formula above."""
+    """The rate over some strata, by the formula above."""
     there = [each for each in counted.values() if each.rows]
     known = [each for each in there if each.labelled]
     rows, rows_known = sum(each.rows for each in there), sum(each.rows for each in known)
@@ -305,7 +284,6 @@ _SHOWN = ("set", "row", "response_id", "prompt", "response", "reference", "extra
 def sample_lines(
     graded: GradedRows, recheck_N: Sequence[str | None], strata_N: Array, rows: Sequence[int]
 ) -> Iterator[str]:
-    """Yield a line for each row of a sample, without a label."""
     sizes = Counter(strata_N.tolist())
     names = [name for name in _SHOWN if name in graded.table.column_names]
     taken = graded.table.select(names).take(pa.array(rows, pa.int64()))
@@ -325,22 +303,16 @@ def sample_lines(
 
 
 def failing_lines(failing: Sequence[FailingPair]) -> Iterator[str]:
-    """Yield a line for each pair that failed a metamorphic check."""
     for each in failing:
         yield as_json({"kind": _FAILING, **each._asdict()})
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:
-    """Write a file of lines."""
     write_file(path, "".join(f"{line}\n" for line in lines))
 
 
 def check_replaceable(path: Path) -> None:
-    """Refuse to write over labels, or over a file that no audit has written.
-
-    Raises:
-        DataError: such a file is at the path.
-    """
+    """Refuse to write over labels, or over a file that no audit has written."""
     if not path.exists():
         return
     other = "give another --output, or --overwrite"
@@ -355,8 +327,6 @@ def check_replaceable(path: Path) -> None:
 
 
 class LabelledErrors(NamedTuple):
-    """What labels say about a verifier."""
-
     labelled: int  # rows that are right or wrong by their label
     unsure: int  # rows with that label; they count as without one
     unlabelled: int  # rows of the sample without a label
@@ -366,11 +336,7 @@ class LabelledErrors(NamedTuple):
 
 
 def read_labels(path: Path, graded: GradedRows) -> dict[int, str | None]:
-    """The label of each row that a labelled file has, by its place in the table.
-
-    Raises:
-        DataError: it cannot be read, a label is none of `LABELS`, or a row is not of this run.
-    """
+    """The label of each row that a labelled file has, by its place in the table."""
     rows = graded.table.select(["set", "row", "response_id", "verdict"]).to_pylist()
     places = {repr((row["set"], row["row"])): at for at, row in enumerate(rows)}
     found, lines = dict[int, str | None](), dict[int, int]()
@@ -436,7 +402,6 @@ _INDENT = " " * len(_HEADING)
 
 
 def sign_lines(signs: Sequence[SignResult]) -> Iterator[str]:
-    """Yield the p-values of each set, what was found, and at which false alarm rate."""
     sets, start = dict.fromkeys(each.set for each in signs), _HEADING
     for name in sets:
         of_set = [each for each in signs if each.set == name]
@@ -469,11 +434,7 @@ def sign_lines(signs: Sequence[SignResult]) -> Iterator[str]:
 
 
 def sign_row_lines(signs: Sequence[SignResult], name: str) -> Iterator[str]:
-    """Yield the rows behind a sign, as JSON lines, those that add most to it first.
-
-    Raises:
-        DataError: there is no such sign.
-    """
+    """JSON lines of the rows of a sign, those that add most to it first."""
     known = dict.fromkeys(map(_slug, signs))
     wanted = name.replace(" ", "_")
     if wanted not in known:
@@ -498,7 +459,6 @@ def _visible(text: str) -> str:
 def agreement_lines(
     path: Path, graded: GradedRows, found: Agreement, no_answer: int
 ) -> Iterator[str]:
-    """Yield how often two verifiers agree."""
     rows, name = graded.table.num_rows, graded.verifier
     left_out = f", {graded.ungraded:,} not graded" if graded.ungraded else ""
     graded_by = f"{rows:,} responses graded by {name}{left_out}"
@@ -516,7 +476,7 @@ def agreement_lines(
 
 
 def formula_lines(graded: GradedRows) -> Iterator[str]:
-    """Yield how many right answers are only equal to a number, such as the question's formula."""
+    """How many right answers are only equal to a number, such as the question's formula."""
     operator = graded.by_math_verify_mapper
     if operator is None or operator.worked_out:
         return
@@ -534,7 +494,6 @@ def formula_lines(graded: GradedRows) -> Iterator[str]:
 
 
 def error_lines(verifier: str, found: LabelledErrors | None) -> Iterator[str]:
-    """Error rates by labels; without labels, that there are none."""
     if found is None:
         yield "error rate   not known without labels: two verifiers may err alike"
         return
@@ -555,7 +514,6 @@ def error_lines(verifier: str, found: LabelledErrors | None) -> Iterator[str]:
 def metamorphic_lines(
     found: MetamorphicResult | None, verifier: str, listed: Path | None
 ) -> Iterator[str]:
-    """Rates of failed metamorphic checks."""
     if found is None:
         yield f"metamorphic  not computed: {verifier} is not math_verify_mapper"
         return

@@ -23,8 +23,6 @@ KINDS = ("gained", "lost", "flipped", "silenced", "woken", "unknown")
 
 
 class Comparison(NamedTuple):
-    """The rows of a base before and after."""
-
     # response_id, prompt_id; step, reason, reward, advantage and masked (the share of its tokens
     # that does not train), each with `_before` and `_after`: the step is the number of the one that
     # dropped the row, null where it is kept; and a bool for each of `KINDS`: gained and lost in the
@@ -43,7 +41,6 @@ class Comparison(NamedTuple):
 
 
 def compare(before: RowTable, after: RowTable) -> Comparison:
-    """Compare two tables of the same rows."""
     sides, groups = (before, after), before.groups
     was_N, is_N = (rows.kept_N for rows in sides)
     signs = [np.sign(np.nan_to_num(column_values(rows.table, "advantage"))) for rows in sides]

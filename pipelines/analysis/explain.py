@@ -171,13 +171,11 @@ class RowPath(NamedTuple):
 
     @property
     def dropped_by(self) -> AppliedStep | None:
-        """The step that dropped it; None: it is left."""
         last = len(self.places) - 1
         return self.steps[last] if last < len(self.steps) else None
 
     @property
     def end(self) -> Frame:
-        """The last rows that it is among, at the last of `places`."""
         last = len(self.places) - 1
         return self.steps[last - 1].after if last else self.source
 

@@ -47,14 +47,12 @@ _MOST_MESSAGES = 3
 
 
 def show_end_of_run(report: Report, console: Console) -> None:
-    """Print what a run prints when it has ended."""
     if not console.quiet:
         show_funnel(report, console)
         show_sources(to_path(report.export_path), console)
 
 
 def show_funnel(report: Report, console: Console, path: AnyPath | None = None) -> None:
-    """Print how many rows reached each step, how many remained, and why the others were dropped."""
     widen_log(console)
     print_steps(report.project_name, report.steps, console)
     lines = (*missing_line(_missing_counts(report)), *_closing(report))
@@ -63,7 +61,6 @@ def show_funnel(report: Report, console: Console, path: AnyPath | None = None) -
 
 
 def show_sources(path: AnyPath, console: Console) -> None:
-    """Print the pass rate and the reward of each `data_source` of a run, where it has several."""
     try:
         sets = open_stored(path).sets
         bases = [one.base(0).column_names for one in sets if one.parts]
@@ -76,7 +73,7 @@ def show_sources(path: AnyPath, console: Console) -> None:
 
 
 def print_steps(title: str, steps: Sequence[StepReport], console: Console) -> None:
-    """Print a line for each step; in a narrow terminal drop reasons are below the table."""
+    """A line for each step; in a narrow terminal drop reasons are below the table."""
     is_narrow = console.width < LOG_WIDTH
     # Names and values are the user's: in a `Text`, brackets are not rich's markup.
     headings = ("rows in", "added", "dropped", "rows out", "seconds")
@@ -103,7 +100,6 @@ def print_steps(title: str, steps: Sequence[StepReport], console: Console) -> No
 
 
 def missing_line(missing: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    """Yield why rewards are missing, if any is: by component, how many for each reason."""
     by_component = [f"{name}: {listed(counts)}" for name, counts in missing.items()]
     if by_component:
         yield f"missing rewards: {'; '.join(by_component)}"
@@ -141,7 +137,6 @@ def _closing(report: Report) -> Iterator[str]:
 
 
 def _logged(step: StepReport) -> Iterator[str]:
-    """What Data-Juicer has logged while it did the work of a step, a line for each message."""
     for message, n in list(step.logged.items())[:_MOST_MESSAGES]:
         times = "once" if n == 1 else f"{n:,} times"
         yield f"{step.step}: Data-Juicer logged {times}: {message}"
@@ -152,10 +147,7 @@ def _logged(step: StepReport) -> Iterator[str]:
 
 
 def _details(step: StepReport) -> str:
-    """Return how many rows a step is about, what was retried, the columns written, and its notes.
-
-    Columns with a single value are left out, unless they are what a row is graded by.
-    """
+    """Columns with a single value are left out, unless they are what a row is graded by."""
     where = step.matched is not None
     parts = [f"applied to {step.matched:,} of {step.rows_in:,} rows"] if where else []
     parts += [f"retried: {step.retried:,}"] if step.retried else []
@@ -191,10 +183,7 @@ TRAINING = "training"
 
 
 def set_funnel(rows: RowTable, applied: Iterable[AppliedStep]) -> list[StepReport]:
-    """The funnel of rows of one or more sets, by what steps did to each part of these.
-
-    Seconds are 0: they are not on file.
-    """
+    """What steps did to each part of some sets; seconds are 0: they are not on file."""
     log = AuditLog()
     for each in applied:
         entry, result = log.step(each.step.name), each.result
@@ -231,7 +220,7 @@ def figures_by_kind(stored: Stored) -> dict[SetKind, KindFigures]:
 
 
 def report_facts(stored: Stored) -> dict[str, Any]:
-    """For `--json`: the figures of each kind of sets, and what was logged of each step."""
+    """For `--json`."""
     found = {str(kind): each.figures for kind, each in figures_by_kind(stored).items()}
     left_out = {one.name: one.incomplete for one in stored.sets if one.incomplete}
     return {**found, "left_out": left_out, "steps": stored.points}
@@ -243,7 +232,7 @@ def show_training(stored: Stored, console: Console) -> int:
     kept = 0
     for kind, (sets, rows, figures) in figures_by_kind(stored).items():
         print_steps(_names([one.name for one in sets]), figures.funnel, console)
-        print_lines((*_lines(kind, sets, rows, figures), *no_signal_of_sets(sets)), console)
+        print_lines((*_lines(kind, sets, rows, figures), *no_signal_of_sets(sets, rows)), console)
         kept += int(rows.kept_N.sum())
     for one in (one for one in stored.sets if one.incomplete):
         print_lines([f"left out: {one.incomplete}"], console)

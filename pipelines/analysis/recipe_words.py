@@ -17,17 +17,16 @@ _PLACES = ("project_name", "export_path", "process")
 
 
 def recipe_differences(a: Recipe, b: Recipe) -> list[str]:
-    """Return fields of the head, of `train` and of the steps that differ, as `field old -> new`.
+    """Fields that differ, as `field old -> new`, defaults included.
 
-    Defaults are resolved: a field that one of them leaves out has its default. Where the recipes
-    write to, and what their project is called, is no difference.
+    Where the recipes write to, and what their project is called, is no difference.
     """
     lines = [*_differences("", _head(a), _head(b)), *changed_fields(a.steps, b.steps)]
     return [f"{line}{_meaning(line, a, b)}" for line in lines]
 
 
 def changed_fields(old: Sequence[Step], new: Sequence[Step]) -> list[str]:
-    """Return the steps and fields that differ, as `step.field old -> new`, sorted."""
+    """The steps and fields that differ, as `step.field old -> new`, sorted."""
     fields = [{step.name: step.operator.model_dump(mode="json") for step in x} for x in (old, new)]
     lines = list(_differences("", *fields))
     common = [[name for name in each if name in fields[0] and name in fields[1]] for each in fields]
@@ -49,7 +48,7 @@ def _differences(path: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> I
 
 
 def _head(recipe: Recipe) -> dict[str, Any]:
-    """Return the head; paths as commands print them, as that of a run has absolute ones."""
+    """Paths are as commands print them, as that of a run has absolute ones."""
     head: dict[str, Any] = recipe.head.model_dump(mode="json", exclude={*_PLACES})
     if head["train"] is None:
         del head["train"]
@@ -62,7 +61,7 @@ def _head(recipe: Recipe) -> dict[str, Any]:
 
 
 def _meaning(line: str, a: Recipe, b: Recipe) -> str:
-    """Return the first sentence about a field, in brackets; empty where there is none."""
+    """The first sentence about a field, in brackets; empty where there is none."""
     name, _, field = line.split(" ")[0].partition(".")
     models: dict[str, Any] = {step.name: step.operator for step in (*a.steps, *b.steps)}
     model = models.get(name, b.head.train if name == "train" else b.head)

@@ -43,7 +43,6 @@ Found = Sequence[tuple[StoredSet, Both | DataError]]
 
 
 def whatif(one: StoredSet, recipe: Recipe) -> Both:
-    """Process the responses of a set by another recipe."""
     recipe = recipe.offline() if one.training_step is None else recipe.in_training()
     steps = one.fit(recipe)
     if one.kind == "answers" and one.training_step is None:
@@ -54,10 +53,7 @@ def whatif(one: StoredSet, recipe: Recipe) -> Both:
 
 
 def whatif_of_sets(stored: Stored, recipe: Recipe) -> Iterator[tuple[StoredSet, Both | DataError]]:
-    """`whatif` of each set of a stored run that was sampled, in order.
-
-    Where the other recipe would have other judgements sampled, that is found instead.
-    """
+    """Each set that was sampled; where other judgements would be sampled, why it is left out."""
     own = stored.read_recipe()
     answers(stored)
     for one in sampled_sets(stored):
@@ -90,7 +86,6 @@ def _before(one: StoredSet, recipe: Recipe) -> Sequence[Step]:
 
 
 def compared(sets: Iterable[Both]) -> Comparison:
-    """The comparison of the rows of several sets."""
     before, after = zip(*sets, strict=True)
     return compare(joined_rows(before), joined_rows(after))
 
@@ -190,7 +185,6 @@ _OFF_POLICY = "a policy trained this way would have sampled other responses from
 def show_whatif(
     path: AnyPath, changed: Sequence[str], found: Found, command: str, console: Console
 ) -> None:
-    """Print what other settings change."""
     widen_log(console)
     known = [(one, each) for one, each in found if not isinstance(each, DataError)]
     whole = compared(each for _, each in known)
@@ -221,7 +215,6 @@ def facts(found: Found) -> dict[str, Any]:
 
 
 def show_each(found: Iterable[tuple[LeftOut, Comparison | None]], console: Console) -> None:
-    """Print a line for each part that was left out."""
     widen_log(console)
     rows = [(p.name, each or f"needed by {', '.join(p.needed_by)}") for p, each in found]
     console.print(_table(rows, "left out"))

@@ -25,18 +25,11 @@ _WIDTH, _HEIGHT = 4, 4
 
 
 class RunGroup(NamedTuple):
-    """Runs that differ in their seeds only."""
-
     name: str  # their name in the legend
     points: list[list[Point]]  # the logged points of each run
 
 
 def draw(folders: Sequence[Path], path: Path, *, against: Against = "step") -> None:
-    """Draw the curves of runs as a picture.
-
-    Raises:
-        RejuiceError: a folder holds no run that has trained a step, or the path names no picture.
-    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

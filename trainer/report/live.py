@@ -39,7 +39,7 @@ class RunSoFar:
         self._most_bytes, self._now = most_bytes, now
 
     def version(self) -> str:
-        """Return what was written last: the size of the metrics, and the last whole step."""
+        """What was written last: the size of the metrics, and the last whole step."""
         whole = sorted((self._folder / "steps").glob("*/recipe.yaml"))
         metrics = self._folder / "metrics.jsonl"
         size = metrics.stat().st_size if metrics.exists() else 0
@@ -50,7 +50,6 @@ class RunSoFar:
         return page_bytes(data, version, most_bytes=self._most_bytes)
 
     def status(self) -> str:
-        """Say the step, the time that is left, when something was written last, and what failed."""
         steps = TrainingRun.open(self._folder).config.steps
         trained = [point for point in read(self._folder) if point.trained]
         last = trained[-1].step if trained else 0
@@ -66,7 +65,7 @@ class RunSoFar:
         return f"{found}, {spell((steps - last) * seconds)} left; {written}"
 
     def is_running(self) -> bool:
-        """Return whether the run has processes here, or has written within the last minute."""
+        """It has processes here, or has written within the last minute."""
         return bool(self._processes(self._folder)) or self._now() - self._written() < _QUIET_S
 
     def _written(self) -> float:

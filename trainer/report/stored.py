@@ -36,14 +36,7 @@ _FOLDERS: dict[SetKind, str] = {"answers": "", "judgements": "verify", "replayed
 
 
 def open_training(path: Path, steps: range | None = None) -> Stored | None:
-    """Return the folder of a training run, its recipe.yaml, or the folder of one of its steps.
-
-    Returns:
-        The stored run; None: the path is none of these.
-
-    Raises:
-        RejuiceError: what is there cannot be read.
-    """
+    """By the folder of a training run, its recipe.yaml, or the folder of a step; else None."""
     if path.name == "recipe.yaml" and is_prepared(path.parent):
         path = path.parent
     step = path.resolve()
@@ -159,8 +152,6 @@ def _choice(step_folder: Path) -> StoredSet | None:
 
 
 class _Files:
-    """The tables of a step's folder."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.rollouts = cache(partial(self.table, "rollouts"))
@@ -168,11 +159,7 @@ class _Files:
     def table(
         self, name: str, columns: Sequence[str] | None = None, needed: Sequence[str] = ()
     ) -> pa.Table:
-        """Return one of them, or some columns of it.
-
-        Raises:
-            DataError: it is gone or damaged, or lacks a column.
-        """
+        """One of them, or some columns of it."""
         path = self._folder / f"{name}.parquet"
         with _readable(path):
             table = pq.read_table(path, columns=columns and list(columns))
@@ -255,7 +242,7 @@ def _run_step(files: _Files, recorded: list[RecordedStep | None]) -> RunStep:
 
 
 def _reasons(ids: pa.Array, decisions: pa.Table, step: str) -> pa.Array | None:
-    """Return why a step dropped each row as sampled, string[N]; None: it dropped none."""
+    """Why a step dropped each row as sampled, string[N]; None: it dropped none."""
     of_step = decisions.filter(pc.equal(decisions["step"], step))
     if not of_step.num_rows:
         return None

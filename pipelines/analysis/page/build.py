@@ -23,59 +23,16 @@ import pyarrow as pa
 
 from ....operators import DataError, RejuiceError
 from ....operators.arrow_compute import pc
-from ....operators.columns import common_type, is_text
 from ....operators.groups import Array, hash_each, mix, uniform_of
 from ....operators.logs import redact_bytes
 from ....operators.workers import usable_cores
 from ...console import plain
 from ...dataset.files import check_is_free, write_file
-
-# --- Columns of several parts as one, whatever types they were written with -----------
-
-
-def joined(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Columns one after the other, in a type that holds all of them.
-
-    Texts are `large_string`, since those of a whole run may have more than 2 GiB. Where no type
-    holds all, as for numbers and texts, each value is a text, as JSON.
-
-    Example:
-        >>> joined([pa.chunked_array([[1]]), pa.chunked_array([[2.5]])]).to_pylist()
-        [1.0, 2.5]
-    """
-    try:
-        kind = common_type(column.type for column in columns)
-        kind = pa.large_string() if is_text(kind) else kind
-        cast = [column.cast(kind) for column in columns]
-    except pa.ArrowException:
-        return joined([texts(column) for column in columns])
-    return pa.chunked_array([chunk for column in cast for chunk in column.chunks], kind)
-
-
-def texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Each value as a text: as JSON, unless it is one; null stays null."""
-    if is_text(column.type):
-        return column.cast(pa.large_string())
-    return pa.chunked_array([pa.array(map(text_of, column.to_pylist()), pa.large_string())])
-
-
-def text_of(value: Any) -> str | None:
-    """A value as a text: as JSON, unless it is one.
-
-    Example:
-        >>> text_of({"a": 1})
-        '{"a":1}'
-    """
-    if value is None or isinstance(value, str):
-        return value
-    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+from ..written import text_of, texts
 
 
 def last_text(prompt: Any) -> str:
-    """A prompt's text; that of its last message, where it is a list of messages.
-
-    Messages without a text under `content`, as of other formats, are shown as JSON.
-    """
+    """A prompt's text, of the last message; one without a text under `content` is shown as JSON."""
     last = prompt[-1] if isinstance(prompt, list) and prompt else prompt
     if isinstance(last, Mapping) and isinstance(last.get("content"), str):
         return str(last["content"])
@@ -102,7 +59,6 @@ def packed(data: bytes, level: int = _LEVEL) -> bytes:
 
 
 def packed_numbers(values: Array) -> bytes:
-    """Numbers as little-endian bytes, packed."""
     return packed(np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<")).tobytes())
 
 
@@ -112,11 +68,7 @@ def packed_json(value: Any) -> bytes:
 
 
 def embedded_json(value: Any) -> bytes:
-    """JSON that no HTML parser can leave: without `<`, `>` and `&`, and without U+2028 and 2029.
-
-    Raises:
-        DataError: a whole number has more than 64 bits.
-    """
+    """JSON that no HTML parser can leave: without `<`, `>` and `&`, and without U+2028 and 2029."""
     try:
         text = redact_bytes(orjson.dumps(value, plain, orjson.OPT_NON_STR_KEYS))
     except TypeError as error:  # Nobody's report has such a number, unless it was written by hand.
@@ -146,10 +98,10 @@ def text_blocks(
         at, end = int(starts_G[first]), int(ends_G[last - 1])
         of_rows = row_texts.slice(at, end - at).to_pylist()
         found: list[Any] = []
-        for group, texts in zip(range(first, last), of_groups, strict=True):
+        for group, own_texts in zip(range(first, last), of_groups, strict=True):
             own = of_rows[int(starts_G[group]) - at : int(ends_G[group]) - at]
             rows = [{k: v for k, v in row.items() if v is not None} for row in own]
-            found.append({**texts, "rows": rows} if included_G[group] else None)
+            found.append({**own_texts, "rows": rows} if included_G[group] else None)
         return first, last - first, packed_json(found)
 
     with ThreadPoolExecutor(usable_cores()) as pool:  # zlib lets other threads run.
@@ -210,8 +162,6 @@ class PageColumn(NamedTuple):
 
 
 class PageStep(NamedTuple):
-    """A step, for the path of a row: its number, its columns, and what its reasons mean."""
-
     number: int
     name: str
     writes: tuple[str, ...]
@@ -219,8 +169,6 @@ class PageStep(NamedTuple):
 
 
 class PageSet(NamedTuple):
-    """Rows that were processed together: an export, or the rows of a training step."""
-
     name: str  # shown in the list of sets
     kind: str  # `answers` or `judgements`
     step: int | None  # the training step, None for an export
@@ -246,13 +194,10 @@ class PageSet(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Rows of the set."""
         return len(self.row_texts)
 
 
 class PageCurves(NamedTuple):
-    """What was logged of a training run."""
-
     run: str  # empty where there is only one
     # per training step, verl's metrics by name, each with `step`
     points: tuple[Mapping[str, float], ...]
@@ -268,8 +213,6 @@ class PageRun(NamedTuple):
 
 
 class PageData(NamedTuple):
-    """A page."""
-
     title: str  # shown at its top, and in the browser's tab
     sets: tuple[PageSet, ...]  # at least one, unless there are curves
     curves: tuple[PageCurves, ...] = ()  # of training runs
@@ -286,8 +229,6 @@ class PageData(NamedTuple):
 
 
 class PageSummary(NamedTuple):
-    """What was written: bytes of the file, and how many of its responses have their texts in it."""
-
     bytes: int
     sets: int
     rows: int
@@ -304,11 +245,7 @@ _EXPORT = re.compile(r"export\s*\{([^}]*)\}")
 
 @cache
 def plotly_js() -> str:
-    """The script of plotly.js: it defines `Plotly`.
-
-    Raises:
-        RejuiceError: the package is there without it.
-    """
+    """The script, which defines `Plotly`."""
     return _read("plotly", "package_data/plotly.min.js")
 
 
@@ -327,7 +264,6 @@ def tables_js() -> str:
 
 @cache
 def tables_css() -> str:
-    """The style of DataTables."""
     return _read("itables", "html/dt_bundle.css")
 
 
@@ -362,18 +298,14 @@ _MARGIN = 1.04
 
 
 def page_bytes(data: PageData, live: str, *, most_bytes: int = 39_000_000) -> bytes:
-    """The page of some sets for `live.serve`; `live` is the version that it shows."""
+    """For `live.serve`; `live` is the version that it shows."""
     return _Writer(data, most_bytes, live).page()
 
 
 def build_page(
     data: PageData, output: Path, *, most_bytes: int = 39_000_000, overwrite: bool = False
 ) -> PageSummary:
-    """Write the page of some sets.
-
-    Raises:
-        DataError: `output` is there and is no page, and `overwrite` is false.
-    """
+    """Write the page of some sets; a file that is no page is replaced only with `overwrite`."""
     check_is_free(output, overwrite=overwrite or _is_page(output))
     writer = _Writer(data, most_bytes)
     write_file(output, writer.page())

@@ -23,7 +23,7 @@ from .build import PageRun
 
 
 def run_facts(path: AnyPath | None, stored: Stored) -> PageRun:
-    """Return the facts of a run; what is not on file is empty."""
+    """What is not on file is empty."""
     return PageRun(
         path="" if path is None else str(path),
         recipe=Path(stored.recipe if stored.report is None else stored.report.recipe).name,
@@ -33,7 +33,6 @@ def run_facts(path: AnyPath | None, stored: Stored) -> PageRun:
 
 
 def _models(stored: Stored) -> Sequence[str]:
-    """The policies that were sampled: by the recipe, else by the responses that it reads."""
     try:
         recipe = stored.sets[0].recipe if stored.kind == "export" else stored.read_recipe()
     except RejuiceError:  # The sets say what is wrong with the files.
@@ -58,10 +57,7 @@ def _date(stored: Stored) -> str:
 
 
 def sign_facts(path: AnyPath | None, sign: SignResult) -> Mapping[str, Any]:
-    """Return a sign of reward hacking, with the command that prints the rows behind it.
-
-    The command is empty where the run has no path.
-    """
+    """A sign, with the command that prints its rows; empty where the run has no path."""
     command = "" if path is None else f"rejuice audit {shlex.quote(str(path))}"
     if path is not None and sign.rows:
         command += f" --rows {shlex.quote(sign.name.replace(' ', '_'))}"
@@ -73,12 +69,10 @@ def sign_facts(path: AnyPath | None, sign: SignResult) -> Mapping[str, Any]:
 
 
 def pair_facts(runs: Sequence[tuple[AnyPath | None, Stored]]) -> Mapping[str, Any] | None:
-    """Return the sets of two runs that `rejuice diff` compares, with figures; None: there are none.
+    """The sets of two runs that `rejuice diff` compares, with figures; None: there are none.
 
-    Returns:
-        `sets`: their places among the sets of both runs; `prompts`: those with responses in both,
-        only in the first, only in the second; `change`: some figures of both, and the interval of
-        the difference of rewards; `command`: what prints all of it.
+    `sets` are their places among the sets of both runs; `prompts` those with responses in both,
+    only in the first, only in the second; `change` has the interval of their difference, too.
     """
     if len(runs) != 2:
         return None

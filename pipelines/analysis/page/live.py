@@ -53,7 +53,7 @@ class _PageServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}/{self.token}/"
 
     def answer(self, name: str) -> tuple[str, bytes] | None:
-        """Return the type and the content of `NAME` in the address after the token, if there is."""
+        """The type and the content of `NAME` in the address after the token."""
         version = self._run.version()
         if name == "version":
             status = self._run.status()
@@ -108,11 +108,7 @@ def serve(
     *,
     wait: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Serve the page of a run on 127.0.0.1 until the run has ended; `tell` gets its address.
-
-    Raises:
-        RejuiceError: the port is taken.
-    """
+    """Serve the page of a run on 127.0.0.1 until the run has ended; `tell` gets its address."""
     try:
         server = _PageServer(run, port)
     except OSError as error:

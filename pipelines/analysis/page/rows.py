@@ -2,107 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from ....operators.arrow_compute import pc
 from ....operators.columns import component_columns, is_text
 from ....operators.groups import Array
 from ...dataset.remote import AnyPath
 from ...engine.conditional_step import matching_rows
-from ...engine.frame import Frame
 from ...engine.report import StepReport
 from ...engine.steps import AppliedStep
 from ..evidence import evidence_of_rows
 from ..figures import column_values, set_figures
 from ..funnel import TRAINING, set_funnel
 from ..reward_hacking import audit_signs
-from ..rows import BY_TRAINING, Lines, RowTable, stored_rows
+from ..rows import BY_TRAINING, RowTable, stored_rows, written_values
 from ..stored import Stored, StoredSet
-from .build import PageColumn, PageCurves, PageData, PageSet, PageStep, drawn, joined, texts
+from ..written import WrittenValues, joined, texts
+from .build import PageColumn, PageCurves, PageData, PageSet, PageStep, drawn
 from .facts import pair_facts, run_facts, sign_facts
 from .tokens import COLUMN as TOKENS
 from .tokens import MOST_SHADED, STORED, WEIGHTS, ShadedTokens, response_tokens
-
-# --- Every value that steps wrote, also in rows that a later step dropped -------------
-
-_ORIGIN = "row of the base"
-"""The name of what lines have instead of the columns of the base, until a step writes them."""
-
-
-class WrittenValues:
-    """Rows before the first step, then rows that steps added, with all that was written.
-
-    Attributes:
-        names: columns, in the order in which they appeared.
-        written: those that a step wrote.
-        inputs: by the number of a step, the places of its input rows.
-    """
-
-    def __init__(self, base: Frame) -> None:
-        self._base, self._lines = base, Lines(base.num_rows)
-        self._lines.write(np.arange(base.num_rows), _ORIGIN, pa.array(np.arange(base.num_rows)))
-        self.names: list[str] = list(base.column_names)
-        self.written = set[str]()
-        self.inputs: dict[int, NDArray[np.int64]] = {}
-
-    @classmethod
-    def of(cls, base: Frame, applied: Iterable[AppliedStep]) -> WrittenValues:
-        """The values after some steps."""
-        values = cls(base)
-        for each in applied:
-            values.add(each)
-        return values
-
-    def add(self, applied: AppliedStep) -> None:
-        """Record what a step did."""
-        change, before = applied.result.change, self._lines.current_N
-        self.inputs[applied.step.number] = before
-        self._lines.follow(change)
-        self._write(change.columns, before if change.parents is None else self._lines.current_N)
-
-    def _write(self, columns: Mapping[str, Any], places: NDArray[np.int64]) -> None:
-        for name, column in columns.items():
-            if name not in self.names:
-                self.names.append(name)
-            elif name not in self._lines.names:
-                self._lines.write(np.arange(self.num_rows), name, self._of_base(name))
-            self._lines.write(places, name, column)
-        self.written.update(columns)
-
-    def numbers(self, first_row: int) -> NDArray[np.int32]:
-        """The number of each row, after `first_row` rows of other parts; see `PageSet.columns`."""
-        origin_N = np.asarray(pc.fill_null(self._lines.column(_ORIGIN, pa.int64()), -1))
-        source_N = np.append(self._base.source_rows, -1)[origin_N]
-        numbers = np.where(source_N < 0, 0, source_N + first_row + 1)
-        numbers[self._base.num_rows :] *= -1
-        return numbers.astype(np.int32)
-
-    @property
-    def sampled(self) -> int:
-        """Rows of the base: those that were sampled, or read with their responses."""
-        return self._base.num_rows
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of the base, and rows that were added."""
-        return self._lines.rows
-
-    def column(self, name: str) -> pa.ChunkedArray:
-        """The last value of a column in each row; null where it has none."""
-        return self._lines.joined(name, joined) if name in self.written else self._of_base(name)
-
-    def _of_base(self, name: str) -> pa.ChunkedArray:
-        own = self._base.select([name])[name]
-        if self.num_rows == len(own):
-            return own
-        return own.take(self._lines.column(_ORIGIN, pa.int64()))
-
 
 # --- Evidence -------------------------------------------------------------------------
 # The evidence of a seeded sample of the rows of a page: whole groups, those whose texts are first.
@@ -130,7 +54,7 @@ def evidence_of(
     """
     sampled_N = _rows_with_evidence(rows, most_rows)
     found: list[list[dict[str, Any]]] = [[] for _ in sampled_N]
-    starts = np.cumsum([0, *(part.num_rows for part in values[:-1])])
+    starts = np.cumsum([0, *(part.rows for part in values[:-1])])
     for each in zip(*parts, strict=True):
         number, chosen, places = each[0].step.number, list[Array](), list[Array]()
         for applied, part, start in zip(each, values, starts, strict=True):
@@ -201,7 +125,7 @@ def _own_columns(
 ) -> Iterator[PageColumn]:
     """Yield what else there is of each row to filter by: numbers, and texts of which few differ."""
     taken = {"row", *(each.name for each in known), *_NAMED, *_LEFT_OUT} - {"extracted_answer"}
-    for name in dict.fromkeys(name for part in values for name in part.names):
+    for name in dict.fromkeys(name for part in values for name in part.columns):
         if name in taken or name.endswith(_HEAVY):
             continue
         column = _of_all(values, name)
@@ -242,7 +166,7 @@ def _row_texts(values: Sequence[WrittenValues], rows: RowTable) -> pa.Table:
         "extracted_answer": texts(_of_all(values, "extracted_answer")),
     }
     in_columns = {"verdict", "finish_reason", *chain(*map(component_columns, rows.components))}
-    written = dict.fromkeys(name for part in values for name in part.names)
+    written = dict.fromkeys(name for part in values for name in part.columns)
     for name in written:
         shown = name not in _LEFT_OUT and name not in in_columns and not name.endswith(_HEAVY)
         # Without responses, what is looked at are the texts of the dataset.
@@ -256,12 +180,7 @@ def _row_texts(values: Sequence[WrittenValues], rows: RowTable) -> pa.Table:
 
 def _of_all(values: Sequence[WrittenValues], name: str) -> pa.ChunkedArray:
     """A column of all parts; nulls where a part has none."""
-    return joined(
-        [
-            each.column(name) if name in each.names else pa.chunked_array([pa.nulls(each.num_rows)])
-            for each in values
-        ]
-    )
+    return joined([each.last(name) for each in values])
 
 
 def _shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -270,7 +189,7 @@ def _shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _turns(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Turns without token ids and log-probabilities."""
+    """Without token ids and log-probabilities."""
     wanted = ("role", "text", "tool", "arguments", "observation", "status", "finish_reason")
     slim = [
         [[(k, str(turn[k])) for k in wanted if turn.get(k) is not None] for turn in turns]
@@ -285,10 +204,7 @@ def _turns(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def page_of_stored(path: AnyPath | None, stored: Stored) -> PageData:
-    """The page of a stored run, with the path that was given for it.
-
-    Without a path its files are those of a result in memory, which no command is to name.
-    """
+    """Without a path its files are those of a result in memory, which no command is to name."""
     funnel = None if stored.report is None else stored.report.steps
     facts = run_facts(path, stored)
     rows = sum(len(one.ids(part)) for one in stored.sets for part in range(one.parts))
@@ -301,20 +217,18 @@ def page_of_stored(path: AnyPath | None, stored: Stored) -> PageData:
 
 
 def _set(one: StoredSet, funnel: Sequence[StepReport] | None, shaded: str | None) -> PageSet:
-    rows, banner = stored_rows(one), ""
+    values, banner = written_values(one), ""
+    rows = stored_rows(one, values)
+    parts = [list(one.applied(part)) for part in range(0 if one.incomplete else one.parts)]
     if one.incomplete:
-        values = [WrittenValues(Frame.of(one.final()))]
-        numbers_N = np.zeros(values[0].num_rows, np.int32)
+        numbers_N = np.zeros(values[0].rows, np.int32)
         banner = f"Only rows that are left are here, without their way: {one.incomplete}. "
     else:
-        parts = [(one.base(part), list(one.applied(part))) for part in range(one.parts)]
-        values = [WrittenValues.of(base, applied) for base, applied in parts]
         numbers_N = _numbers(one, values)
-        if funnel is None:
-            funnel = set_funnel(rows, (each for _, applied in parts for each in applied))
+        funnel = funnel or set_funnel(rows, chain.from_iterable(parts))
     row_texts, note = _row_texts(values, rows), ""
     if not one.incomplete:
-        entries, of_some = evidence_of([applied for _, applied in parts], values, rows)
+        entries, of_some = evidence_of(parts, values, rows)
         if entries.null_count < len(entries):
             row_texts, banner = row_texts.append_column(COLUMN, entries), banner + of_some
     if shaded is not None:
@@ -323,7 +237,7 @@ def _set(one: StoredSet, funnel: Sequence[StepReport] | None, shaded: str | None
     figures = {
         **set_figures(rows, funnel or ())._asdict(),
         "length_unit": rows.unit,
-        "sampled": sum(part.sampled for part in values) if rows.with_dropped else None,
+        "sampled": sum(part.base.num_rows for part in values) if rows.with_dropped else None,
     }
     steps = [
         PageStep(each.number, each.name, each.operator.writes(), dict(each.operator.reasons))
@@ -353,7 +267,7 @@ def _tokens(values: Sequence[WrittenValues], policy: str) -> ShadedTokens:
     if not all(name in part.names for part in values for name in (*STORED, "response")):
         return ShadedTokens(None)
     ids, logprobs, responses = (_of_all(values, name) for name in (*STORED, "response"))
-    weighed = all(WEIGHTS in part.names for part in values)
+    weighed = all(WEIGHTS in part.columns for part in values)
     weights = _of_all(values, WEIGHTS) if weighed else None
     return response_tokens(ids, logprobs, responses, policy, weights)
 
@@ -366,11 +280,7 @@ def _numbers(one: StoredSet, values: Sequence[WrittenValues]) -> Array:
 
 
 def page_of(runs: Sequence[tuple[AnyPath | None, Stored]]) -> PageData:
-    """One page of one or more stored runs, see `page_of_stored`.
-
-    Raises:
-        RejuiceError: files of a run are damaged.
-    """
+    """One page of one or more stored runs."""
     pages = [page_of_stored(path, stored) for path, stored in runs]
     if len(pages) == 1:
         return pages[0]

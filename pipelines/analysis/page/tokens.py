@@ -32,8 +32,6 @@ _UNIT = 100
 
 
 class ShadedTokens(NamedTuple):
-    """What is known of the tokens of some responses."""
-
     # of each row, UTF-16 units of each token, as a browser counts, hundredths of its ln p and, if
     # it has weights, of its weight; null where they are not known. None: of no row
     column: pa.ChunkedArray | None
@@ -41,7 +39,7 @@ class ShadedTokens(NamedTuple):
 
 
 def tokenizer_file(model: str) -> Path | None:
-    """Return the tokenizer of a policy that is embedded or a local folder; None without one."""
+    """The tokenizer of a policy that is embedded or a local folder; None without one."""
     file = Path(policy_path(model)) / "tokenizer.json"
     return file if model and file.is_file() else None
 

@@ -12,9 +12,10 @@ from fake_judge import FakeJudge, verdict
 from rejuice.pipelines.analysis.evidence import evidence, seen_by
 from rejuice.pipelines.analysis.page import rows as module
 from rejuice.pipelines.analysis.page.build import build_page, drawn
-from rejuice.pipelines.analysis.page.rows import COLUMN, WrittenValues, evidence_of, page_of
+from rejuice.pipelines.analysis.page.rows import COLUMN, evidence_of, page_of
 from rejuice.pipelines.analysis.rows import stored_rows
 from rejuice.pipelines.analysis.stored import open_stored
+from rejuice.pipelines.analysis.written import WrittenValues
 from rejuice.pipelines.engine.steps import iterate_steps
 
 AFTER = [

@@ -18,9 +18,10 @@ from page_fixture import RESPONSES, STEPS, Page, recorded
 from rejuice.operators import Change
 from rejuice.operators.mapper.format_reward_mapper import FormatRewardMapper
 from rejuice.pipelines.analysis.page.build import build_page
-from rejuice.pipelines.analysis.page.rows import WrittenValues, page_of
+from rejuice.pipelines.analysis.page.rows import page_of
 from rejuice.pipelines.analysis.reward_hacking import audit_signs
 from rejuice.pipelines.analysis.stored import open_stored
+from rejuice.pipelines.analysis.written import WrittenValues
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.steps import AppliedStep, StepResult
 from rejuice.pipelines.recipe.steps import Step
