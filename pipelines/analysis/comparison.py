@@ -1,18 +1,21 @@
-"""Two tables of the same rows, row by row: what `whatif` and `diff` print."""
+"""Two tables of the same rows, and two recipes: what `whatif` and `diff` print."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ...operators.arrow_compute import pc
 from ...operators.groups import Array, Groups, average_ranks
-from ..console import as_json, listed
+from ..console import as_json, listed, path_text
+from ..recipe.recipe import Recipe
+from ..recipe.steps import Step
 from .figures import RowFigures, column_values, masked_tokens, row_figures
 from .rows import KEPT, RowTable
 
@@ -125,3 +128,51 @@ def json_lines(found: Comparison, kind: str, name: str = "") -> Iterator[str]:
     table = found.rows.filter(found.rows[kind]).drop_columns(list(KINDS))
     for row in table.to_pylist():
         yield as_json({"set": name, **row} if name else row)
+
+
+# --- Two recipes in words: the fields that differ --------------------------------------
+
+
+def recipe_differences(a: Recipe, b: Recipe) -> list[str]:
+    """Fields that differ, as `field old -> new`, defaults included.
+
+    Where the recipes write to, and what their project is called, is no difference.
+    """
+    return [*_differences("", _head(a), _head(b)), *changed_fields(a.steps, b.steps)]
+
+
+def changed_fields(old: Sequence[Step], new: Sequence[Step]) -> list[str]:
+    """The steps and fields that differ, as `step.field old -> new`, sorted."""
+    fields = [{step.name: step.operator.model_dump(mode="json") for step in x} for x in (old, new)]
+    lines = list(_differences("", *fields))
+    common = [[name for name in each if name in fields[0] and name in fields[1]] for each in fields]
+    return [*lines, "the order of steps"] if common[0] != common[1] else lines
+
+
+def _differences(path: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    for key in sorted(old.keys() | new.keys(), key=str):
+        name = f"{path}.{key}" if path else str(key)
+        was, now = old.get(key), new.get(key)
+        if key not in old:
+            yield f"{name} added" if isinstance(now, dict) else f"{name} added: {now}"
+        elif key not in new:
+            yield f"{name} left out"
+        elif isinstance(was, dict) and isinstance(now, dict):
+            yield from _differences(name, was, now)
+        elif was != now:
+            yield f"{name} {was} -> {now}"
+
+
+def _head(recipe: Recipe) -> dict[str, Any]:
+    """Paths are as commands print them, as that of a run has absolute ones."""
+    head: dict[str, Any] = recipe.head.model_dump(
+        mode="json", exclude={"project_name", "export_path", "process"}
+    )
+    if head["train"] is None:
+        del head["train"]
+    path = head.get("dataset_path")
+    if isinstance(path, str) and "://" not in path:
+        head["dataset_path"] = path_text(Path(path).absolute())
+    generated = head["generated_datasets"].items()
+    head["generated_datasets"] = {path_text(Path(x).absolute()): each for x, each in generated}
+    return head

@@ -31,9 +31,8 @@ from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ..console import path_text
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
-from .comparison import Comparison, compare
+from .comparison import Comparison, compare, recipe_differences
 from .figures import RowFigures, column_values, finite_mean, row_figures
-from .recipe_words import recipe_differences
 from .rows import RowTable, stored_rows
 from .stored import Stored, StoredSet
 

@@ -29,7 +29,7 @@ from ...operators.mapper.judgement_reward_mapper import JudgementRewardMapper
 from ...operators.text.tokens import Tokens, blocks, shingles, texts_of, tokens_of
 from ..engine.frame import Frame
 from .figures import column_values, component_advantages
-from .rows import RowTable, row_table, stored_rows
+from .rows import RowTable, rows_of, written_values
 from .stored import Stored, StoredSet
 
 # --- Permutations ---------------------------------------------------------------------
@@ -384,19 +384,18 @@ _COMPONENT, _PART = "component of ", "part of "
 
 def sign_rows(sets: Sequence[StoredSet], name: str, seed: int) -> SignRows:
     """What the signs need of the rows of sets, of about `MOST_GROUPS` groups at most."""
-    parts = [(one, part) for one in sets for part in range(1 if one.incomplete else one.parts)]
-    most = -(-MOST_GROUPS // max(1, len(parts)))
+    parts = sum(1 if one.incomplete else one.parts for one in sets)
+    most = -(-MOST_GROUPS // max(1, parts))
     tables, groups = list[pa.Table](), 0
-    for at, (one, part) in enumerate(parts):
-        base = Frame.of(one.final()) if one.incomplete else one.base(part)
-        whole = one.parts == 1 or one.incomplete
-        rows = stored_rows(one) if whole else row_table(base, one.applied(part))
+    for one, part in ((each, part) for each in sets for part in written_values(each)):
         # Those that were sampled: not those that a step added.
-        rows = rows.first(base.num_rows)
-        key = xxhash.xxh3_64_intdigest(f"{one.name} {at}".encode(), seed & 0xFFFFFFFFFFFFFFFF)
+        rows = rows_of([part]).first(part.base.num_rows)
+        key = xxhash.xxh3_64_intdigest(
+            f"{one.name} {len(tables)}".encode(), seed & 0xFFFFFFFFFFFFFFFF
+        )
         count = len(rows.groups.starts_G)
         drawn = np.sort(np.random.default_rng(key).permutation(count)[:most])
-        tables.append(_table(one, base, rows, drawn, groups))
+        tables.append(_table(one, part.base, rows, drawn, groups))
         groups += len(drawn)
     return _sign_rows(name, pa.concat_tables(tables, promote_options="default"))
 

@@ -125,7 +125,7 @@ class RowTable(NamedTuple):
 
 def row_table(base: Frame, applied: Iterable[AppliedStep]) -> RowTable:
     """What steps made of the rows of `base`."""
-    return _row_table([WrittenValues.of(base, applied)])
+    return rows_of([WrittenValues.of(base, applied)])
 
 
 def written_values(stored: StoredSet) -> list[WrittenValues]:
@@ -145,7 +145,7 @@ def stored_rows(stored: StoredSet, values: Sequence[WrittenValues] | None = None
     Where what steps did is not on file, the rows are those that are left; contributions are there
     where they can be computed from these, and add up to the rewards.
     """
-    rows = _row_table(written_values(stored) if values is None else values)
+    rows = rows_of(written_values(stored) if values is None else values)
     return rows._replace(with_dropped=not stored.incomplete)
 
 
@@ -192,7 +192,7 @@ def _rows_left(stored: StoredSet) -> WrittenValues:
     return WrittenValues(Frame.of(final))
 
 
-def _row_table(parts: Sequence[WrittenValues]) -> RowTable:
+def rows_of(parts: Sequence[WrittenValues]) -> RowTable:
     names = tuple(dict.fromkeys(name for part in parts for name in _components(part)))
     # Texts are most of a dataset: they are read only where a response has no token ids.
     with_texts = not all(_has_token_ids(part.base) for part in parts)

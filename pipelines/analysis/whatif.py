@@ -25,13 +25,13 @@ from .comparison import (
     KINDS,
     Comparison,
     advantages_text,
+    changed_fields,
     compare,
     details_lines,
     json_lines,
     reasons_text,
 )
 from .figures import RowFigures
-from .recipe_words import changed_fields
 from .replay import SetSamples
 from .rows import RowTable, joined_rows
 from .stored import Stored, StoredSet

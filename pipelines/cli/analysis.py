@@ -224,8 +224,8 @@ def explain(
     Of a run its own recipe counts, as it ran, whatever became of the file since. Of operators of
     its own, what they wrote is shown; what they say about it, with --trust only.
     """
+    from ..analysis.comparison import changed_fields
     from ..analysis.explain import explain_facts, explain_recipe, explain_row
-    from ..analysis.recipe_words import changed_fields
     from ..console import as_json
     from ..recipe.recipe import RECIPES
     from ..recipe.trust import read_to_show
@@ -533,8 +533,7 @@ def _follow(paths: Sequence[AnyPath], port: int, most_bytes: int, *, opened: boo
     """Serve the page of a training run until the run has ended."""
     from ...trainer.launch.failure import why_ended
     from ...trainer.launch.training import of_run
-    from ...trainer.report.live import RunSoFar
-    from ..analysis.page.live import serve
+    from ...trainer.report.live import RunSoFar, serve
 
     if len(paths) > 1:
         raise RejuiceError(f"--live follows one run, not {len(paths)}", "give one of them")

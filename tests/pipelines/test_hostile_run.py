@@ -221,6 +221,25 @@ def test_the_run_that_one_has_made_asks_nothing(rejuice, hostile):
     assert "--trust" in rejuice("check", copied / "recipe.yaml")[2]
 
 
+def test_the_training_run_that_one_has_made_asks_nothing(rejuice, hostile):
+    """What `rejuice train` trusts is its recipe; those that it keeps of each step name no more."""
+    run = hostile.training
+    trust.trust(run, trust.code_of([run / "recipe.yaml"]))
+    for words in (["whatif", run], ["whatif", run / "steps" / "000001"]):
+        hostile.forget()
+        code, _, err = rejuice(*words)
+        assert (code, "--trust" in err) == (0, False), words
+    step = run / "steps" / "000001" / "recipe.yaml"
+    text = step.read_text()
+    document = yaml.safe_load(text)
+    document["process"].append({"python_lambda_mapper": {"lambda_str": "lambda x: x"}})
+    step.write_text(yaml.safe_dump(document))
+    try:
+        assert "--trust" in rejuice("whatif", run)[2], "a step that names more code"
+    finally:
+        step.write_text(text)
+
+
 def test_what_was_trusted_is_used_to_look_too(rejuice, hostile):
     words = ("explain", hostile.run, "row 4")
     # The reasons of its own operators are in the report: no code runs to say them.

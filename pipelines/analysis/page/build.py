@@ -46,8 +46,6 @@ GROUPS_PER_BLOCK = 128
 """A block of texts is inflated as a whole when one of its groups is opened."""
 _EXCERPT = 90
 """Characters of a prompt in the list of groups."""
-_SAMPLED = 24
-"""Groups in a sample of a set, and samples, by which its size is estimated."""
 _LEVEL = 5
 _GZIP = 31  # zlib's window bits for a gzip header.
 
@@ -106,22 +104,6 @@ def text_blocks(
 
     with ThreadPoolExecutor(usable_cores()) as pool:  # zlib lets other threads run.
         yield from pool.map(block, firsts)
-
-
-def packed_size(group_texts: pa.Table, row_texts: pa.Table, starts_G: Array) -> float:
-    """About how many bytes the text blocks of all groups take: from some of them, evenly chosen."""
-    groups, rows = len(starts_G), row_texts.num_rows
-    chosen = np.unique(np.linspace(0, groups - 1, _SAMPLED).astype(int)) if groups else ()
-    packed_bytes, raw = 0, 0
-    for first in chosen:
-        last = min(int(first) + _SAMPLED, groups)
-        at, end = int(starts_G[first]), int(starts_G[last]) if last < groups else rows
-        own = group_texts.slice(first, last - first), row_texts.slice(at, end - at)
-        included_G = np.ones(last - first, bool)
-        blocks = text_blocks(*own, starts_G[first:last] - at, included_G)
-        packed_bytes += sum(len(block) for _, _, block in blocks)
-        raw += sum(table.nbytes for table in own)
-    return packed_bytes / raw * (group_texts.nbytes + row_texts.nbytes) if raw else 0.0
 
 
 def drawn(prompt_ids: pa.ChunkedArray) -> Array:
@@ -294,11 +276,11 @@ _SCRIPTS = (
 _LIVE = "live.js"
 """The script of a page that is served while its run goes on."""
 _MARGIN = 1.04
-"""Texts may take more than a sample of them makes expect."""
+"""Groups that are drawn may be longer than others."""
 
 
 def page_bytes(data: PageData, live: str, *, most_bytes: int = 39_000_000) -> bytes:
-    """For `live.serve`; `live` is the version that it shows."""
+    """For `trainer.report.live`; `live` is the version that it shows."""
     return _Writer(data, most_bytes, live).page()
 
 
@@ -346,9 +328,14 @@ class _Writer:
         }
         heads = [self._figures(each) for each in self._data.sets]
         size = sum(map(len, [*parts.values(), *self._blocks, self._head(heads)]))
-        share = self._share(max(self._most_bytes - size, 0))
-        for head, each in zip(heads, self._data.sets, strict=True):
-            self._add_texts(head, each, share)
+        left = max(self._most_bytes - size, 0)
+        texts_of = [self._texts(each, 1.0) for each in self._data.sets]
+        whole = sum(len(block) for _, blocks in texts_of for *_, block in blocks)
+        if whole > left:
+            share = left / (_MARGIN * whole)
+            texts_of = [self._texts(each, share) for each in self._data.sets]
+        for head, each, found in zip(heads, self._data.sets, texts_of, strict=True):
+            self._add_texts(head, each, *found)
         parts |= {"HEAD": self._head(heads), "BLOCKS": b"".join(self._blocks)}
         # In one pass: what is put in is not searched for marks.
         template = _asset("page.html").encode()
@@ -400,22 +387,24 @@ class _Writer:
             "note": each.note,
         }
 
-    def _share(self, left: int) -> float:
-        expected = sum(
-            packed_size(each.group_texts, each.row_texts, each.groups_at)
-            for each in self._data.sets
-        )
-        return left / (_MARGIN * expected) if expected else 1.0
-
-    def _add_texts(self, head: dict[str, Any], each: PageSet, share: float) -> None:
-        starts_G = each.groups_at.astype(np.int32)
+    def _texts(self, each: PageSet, share: float) -> tuple[Array, list[tuple[int, int, bytes]]]:
         included_G = np.asarray(drawn(each.group_texts["prompt_id"]) < share)
+        starts_G = each.groups_at.astype(np.int32)
+        blocks = text_blocks(each.group_texts, each.row_texts, starts_G, included_G)
+        return included_G, list(blocks)
+
+    def _add_texts(
+        self,
+        head: dict[str, Any],
+        each: PageSet,
+        included_G: Array,
+        blocks: Sequence[tuple[int, int, bytes]],
+    ) -> None:
         head["texts"] = [
             {"first_group": first, "groups": n, "block": self._add(block)}
-            for first, n, block in text_blocks(
-                each.group_texts, each.row_texts, starts_G, included_G
-            )
+            for first, n, block in blocks
         ]
+        starts_G = each.groups_at.astype(np.int32)
         sizes_G = np.diff(starts_G, append=each.rows)
         head["with_texts"] = shown = int(sizes_G[included_G].sum())
         self.with_texts += shown

@@ -23,75 +23,40 @@ from ..reward_hacking import audit_signs
 from ..rows import BY_TRAINING, RowTable, stored_rows, written_values
 from ..stored import Stored, StoredSet
 from ..written import WrittenValues, joined, texts
-from .build import PageColumn, PageCurves, PageData, PageSet, PageStep, drawn
+from .build import PageColumn, PageCurves, PageData, PageSet, PageStep
 from .facts import pair_facts, run_facts, sign_facts
 from .tokens import COLUMN as TOKENS
-from .tokens import MOST_SHADED, STORED, WEIGHTS, ShadedTokens, response_tokens
+from .tokens import STORED, WEIGHTS, ShadedTokens, response_tokens
 
 # --- Evidence -------------------------------------------------------------------------
-# The evidence of a seeded sample of the rows of a page: whole groups, those whose texts are first.
-#
-# applied steps ──> rows of the sample, as each step had them ──> `evidence` ──> a list for each row
 
 COLUMN = "evidence of steps"
 """The name among the texts of a row; no column of a dataset is likely to have it."""
-MOST_ROWS, MOST_CHARACTERS = 20_000, 3_000_000
-"""The most responses with evidence: finding the rules of answers takes 0.2 us a character."""
-_CHARACTERS_OF_TOKEN = 4
-"""About as many, where lengths are in tokens."""
+MOST_DETAILED = 10_000
+"""Rows above which there is neither evidence nor a shaded token: the page would double in size."""
 _ENTRY = pa.struct([("step", pa.int32()), ("name", pa.string()), ("text", pa.string())])
 
 
 def evidence_of(
-    parts: Sequence[Sequence[AppliedStep]],
-    values: Sequence[WrittenValues],
-    rows: RowTable,
-    most_rows: int = MOST_ROWS,
-) -> tuple[pa.Array, str]:
-    """What the values of a set rest on, of each row a list of `{step, name, text}` or null.
-
-    With it comes a sentence, if it is not that of all rows.
-    """
-    sampled_N = _rows_with_evidence(rows, most_rows)
-    found: list[list[dict[str, Any]]] = [[] for _ in sampled_N]
+    parts: Sequence[Sequence[AppliedStep]], values: Sequence[WrittenValues]
+) -> pa.Array:
+    """What the values of a set rest on, of each row a list of `{step, name, text}` or null."""
+    found: list[list[dict[str, Any]]] = [[] for part in values for _ in range(part.rows)]
     starts = np.cumsum([0, *(part.rows for part in values[:-1])])
     for each in zip(*parts, strict=True):
-        number, chosen, places = each[0].step.number, list[Array](), list[Array]()
-        for applied, part, start in zip(each, values, starts, strict=True):
-            places_I = part.inputs[number] + start
-            own = matching_rows(applied.step.operator, applied.before)
-            chosen.append(np.intersect1d(np.flatnonzero(sampled_N[places_I]), own))
-            places.append(places_I[chosen[-1]])
-        for name, column in evidence_of_rows(each, chosen).items():
+        number = each[0].step.number
+        rows = [matching_rows(applied.step.operator, applied.before) for applied in each]
+        places = [
+            part.inputs[number][own] + start
+            for part, own, start in zip(values, rows, starts, strict=True)
+        ]
+        for name, column in evidence_of_rows(each, rows).items():
             pairs = zip(np.concatenate(places).tolist(), column.to_pylist(), strict=True)
             for place, value in pairs:
                 if value is not None:
                     text = f"{value:.3f}" if isinstance(value, float) else str(value)
                     found[place].append({"step": number, "name": name, "text": text})
-    seen = int(sampled_N.sum())
-    banner = (
-        f"Evidence is shown of {seen:,} of {len(found):,} rows, whole groups that were drawn. "
-        if seen < len(found)
-        else ""
-    )
-    return pa.array([each or None for each in found], pa.list_(_ENTRY)), banner
-
-
-def _rows_with_evidence(rows: RowTable, most_rows: int) -> Array:
-    """bool[N]: rows of whole groups, in the order in which their texts go into the page."""
-    sizes_G = rows.groups.sizes_G
-    if not len(sizes_G):
-        return np.zeros(0, bool)
-    of_token = _CHARACTERS_OF_TOKEN if rows.unit == "tokens" else 1
-    characters_G = rows.groups.sum(np.maximum(rows.lengths_N, 0) * of_token)
-    ids = rows.table["prompt_id"].take(pa.array(rows.groups.starts_G))
-    order = np.argsort(drawn(ids), kind="stable")
-    within = np.cumsum(sizes_G[order]) <= most_rows
-    within &= np.cumsum(characters_G[order]) <= MOST_CHARACTERS
-    within[0] = True
-    sampled_G = np.zeros(len(sizes_G), bool)
-    sampled_G[order[within]] = True
-    return np.asarray(sampled_G[rows.groups.codes_N])
+    return pa.array([each or None for each in found], pa.list_(_ENTRY))
 
 
 # --- A set of a page from the values that steps wrote ---------------------------------
@@ -208,15 +173,15 @@ def page_of_stored(path: AnyPath | None, stored: Stored) -> PageData:
     funnel = None if stored.report is None else stored.report.steps
     facts = run_facts(path, stored)
     rows = sum(len(one.ids(part)) for one in stored.sets for part in range(one.parts))
-    shaded = facts.model if rows <= MOST_SHADED else None
-    sets = tuple(_set(one, funnel, shaded) for one in stored.sets)
+    policy = facts.model if rows <= MOST_DETAILED else None
+    sets = tuple(_set(one, funnel, policy) for one in stored.sets)
     text = stored.recipe.read_text("utf-8") if stored.recipe.is_file() else ""
     curves = (PageCurves("", stored.points),) if stored.points else ()
     signs = tuple(sign_facts(path, sign) for sign in audit_signs(stored, seed=0))
     return PageData(stored.title, sets, curves, signs, text, (facts,))
 
 
-def _set(one: StoredSet, funnel: Sequence[StepReport] | None, shaded: str | None) -> PageSet:
+def _set(one: StoredSet, funnel: Sequence[StepReport] | None, policy: str | None) -> PageSet:
     values, banner = written_values(one), ""
     rows = stored_rows(one, values)
     parts = [list(one.applied(part)) for part in range(0 if one.incomplete else one.parts)]
@@ -227,12 +192,14 @@ def _set(one: StoredSet, funnel: Sequence[StepReport] | None, shaded: str | None
         numbers_N = _numbers(one, values)
         funnel = funnel or set_funnel(rows, chain.from_iterable(parts))
     row_texts, note = _row_texts(values, rows), ""
-    if not one.incomplete:
-        entries, of_some = evidence_of(parts, values, rows)
+    if policy is None:
+        limit = f"Evidence and log-probabilities are of runs of up to {MOST_DETAILED:,} responses"
+        banner += f"{limit}; of a row: rejuice explain PATH ID. "
+    else:
+        entries = evidence_of(parts, values)
         if entries.null_count < len(entries):
-            row_texts, banner = row_texts.append_column(COLUMN, entries), banner + of_some
-    if shaded is not None:
-        column, note = _tokens(values, shaded)
+            row_texts = row_texts.append_column(COLUMN, entries)
+        column, note = _tokens(values, policy)
         row_texts = row_texts if column is None else row_texts.append_column(TOKENS, column)
     figures = {
         **set_figures(rows, funnel or ())._asdict(),
@@ -264,7 +231,7 @@ def _set(one: StoredSet, funnel: Sequence[StepReport] | None, shaded: str | None
 
 
 def _tokens(values: Sequence[WrittenValues], policy: str) -> ShadedTokens:
-    if not all(name in part.names for part in values for name in (*STORED, "response")):
+    if not all(name in part.columns for part in values for name in (*STORED, "response")):
         return ShadedTokens(None)
     ids, logprobs, responses = (_of_all(values, name) for name in (*STORED, "response"))
     weighed = all(WEIGHTS in part.columns for part in values)

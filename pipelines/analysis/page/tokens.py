@@ -19,8 +19,6 @@ from ....operators.columns import is_list, is_text
 from ....operators.sampling.engines import policy_path
 
 COLUMN = "tokens of the response"
-MOST_SHADED = 10_000
-"""Responses of a run, above which no token is shaded: the page would double in size."""
 STORED = ("response_token_ids", "response_logprobs")
 """The columns that are needed."""
 WEIGHTS = "token_weight"

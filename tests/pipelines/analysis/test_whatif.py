@@ -19,8 +19,7 @@ from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 from typer.testing import CliRunner
 
 from rejuice.operators import DataError, FormatRewardMapper
-from rejuice.pipelines.analysis.comparison import KINDS, UNKNOWN, compare
-from rejuice.pipelines.analysis.recipe_words import changed_fields
+from rejuice.pipelines.analysis.comparison import KINDS, UNKNOWN, changed_fields, compare
 from rejuice.pipelines.analysis.replay import SetSamples
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.analysis.whatif import compared, left_out, show_each, whatif, whatif_each

@@ -133,7 +133,7 @@ def test_whatif_of_a_run_is_of_all_its_steps(training_run, rejuice):
     assert lines[0] == "try: 36 stored rows; nothing is sampled or judged."
     assert lines[1].split() == ["changed", "pass_rate_filter.max", "0.9", "->", "1.0"]
     for number in (1, 2, 3):
-        assert lines[2 + number].split()[:4] == ["step", str(number), "8", "4"]
+        assert lines[2 + number].split()[:5] == ["step", str(number), "12", "3", "4"]
     assert "24 kept in both, 12 gained (too_easy 12), 0 lost, 0 unknown" in out
     assert "would have sampled other responses from the second step on" in out
     assert "--rows gained" in out
