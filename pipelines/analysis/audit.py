@@ -402,31 +402,16 @@ _INDENT = " " * len(_HEADING)
 
 
 def sign_lines(signs: Sequence[SignResult]) -> Iterator[str]:
-    sets, start = dict.fromkeys(each.set for each in signs), _HEADING
-    for name in sets:
-        of_set = [each for each in signs if each.set == name]
-        of = f"{_visible(name)}: " if name and len(sets) > 1 else ""
-        known = [
-            f"{_visible(each.name)} {p_text(each.p)}{' *' if each.alarm else ''}"
-            for each in of_set
-            if each.p is not None
-        ]
-        tested = f"p-values: {', '.join(known)}" if known else "no p-value could be computed"
-        yield f"{start}{of}{tested}"
-        start = _INDENT
-        without = [f"{_visible(each.name)}: {each.reason}" for each in of_set if each.p is None]
-        if without:
-            yield f"{_INDENT}no p-value of {', '.join(without)}"
-        for each in of_set:
-            if each.p is not None and each.reason:
-                yield f"{_INDENT}{_visible(each.name)}: {each.reason}"
-    for each in signs:
+    several = len({each.set for each in signs}) > 1
+    for at, each in enumerate(signs):
+        of = f" in {_visible(each.set)}" if several else ""
+        p = "no p-value" if each.p is None else f"p-value {p_text(each.p)}"
+        why = each.reason and f", {each.reason}"
         if each.alarm:
-            of = f" in {_visible(each.set)}" if len(sets) > 1 else ""
-            effect = f"p {p_text(each.p or 0.0)}, effect {each.effect:.2f}"
-            yield f"{_INDENT}* {_visible(each.name)}{of}: {effect}; rows: add --rows {_slug(each)}"
+            why = f", effect {each.effect:.2f} *; rows: add --rows {_slug(each)}"
+        yield f"{_INDENT if at else _HEADING}{_visible(each.name)}{of}: {p}{why}"
     if m := sum(each.p is not None for each in signs):
-        found = "found" if any(each.alarm for each in signs) else "nothing found"
+        found = "* found" if any(each.alarm for each in signs) else "nothing found"
         yield (
             f"{_INDENT}{found} at a family-wise false alarm rate of {ALPHA:.0%} (Holm over {m}): "
             f"of clean runs, at most 1 in {round(1 / ALPHA)} has an alarm"

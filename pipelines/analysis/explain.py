@@ -251,22 +251,21 @@ _PACKED = 120
 _SHORT = re.compile(r"\S+(?: =|:) \S{1,40}")
 
 
-def row_lines(path: RowPath, *, everything: bool = False, as_above: bool = False) -> list[str]:
+def row_lines(path: RowPath, *, everything: bool = False, dataset: bool = True) -> list[str]:
     """Where a row comes from, what each step wrote, on what that rests, and where the row ends.
 
-    `as_above`: what the dataset has in its row was shown for another response.
+    Without `dataset`, what its row there has was shown for another response.
     """
-    widest, pack = (None, list) if everything else (_WIDEST, _packed)
     ids = ((name, path.value(name)) for name in IDS)
     lines = [f"{name} {visible(found, one_line=True)}" for name, found in ids if found is not None]
+    widest, pack = (None, list) if everything else (_WIDEST, _packed)
     if path.number is not None:
-        lines.append(f"{_origin(path.one)}, row {path.number:,}{', as above' if as_above else ''}")
-        if not as_above:
-            lines += pack(_values(path.source, path.places[0], path.source.column_names, widest))
-            lines += _turns(path.source, path.places[0])
-            lines += _choice_lines(path, everything)
-    lines += _step_lines(path, everything)
-    lines.append(end_of(path))
+        lines.append(f"{_origin(path.one)}, row {path.number:,}")
+    if path.number is not None and dataset:
+        lines += pack(_values(path.source, path.places[0], path.source.column_names, widest))
+        lines += _turns(path.source, path.places[0])
+        lines += _choice_lines(path, everything)
+    lines += [*_step_lines(path, everything), end_of(path)]
     if path.dropped_by is not None:
         lines += evidence_lines(path.dropped_by, path.places[-1])
     return lines
@@ -398,7 +397,6 @@ def _value(frame: Frame, name: str, row: int, widest: int | None) -> str:
 # --- Several rows, such as the responses to a prompt, as a table ----------------------
 
 _SHOWN = ("verdict", "reward", "advantage")
-_OWN_ID = re.compile("[0-9a-f]{32}")
 _ID_LENGTH = 8
 _NARROWEST = 20
 
@@ -462,12 +460,10 @@ def _meanings(found: Sequence[RowPath]) -> Iterator[str]:
 
 
 def _short_ids(found: Sequence[RowPath]) -> list[str]:
-    """An id of each row; of the hashes that rejuice makes, as much as tells them apart."""
+    """As much of the id of each row as tells them apart."""
     ids = [str(path.value("response_id") or path.value("prompt_id") or "") for path in found]
     short = [each[:_ID_LENGTH] for each in ids]
-    if all(map(_OWN_ID.fullmatch, ids)) and len({*short}) == len(ids):
-        ids = short
-    return [visible(each, one_line=True) for each in ids]
+    return [visible(x, one_line=True) for x in (short if len({*short}) == len(ids) else ids)]
 
 
 # --- The text that `rejuice explain` prints -------------------------------------------
@@ -593,7 +589,12 @@ def _lines_of_prompt(path: RowPath, everything: bool) -> list[str]:
 
 def _text(stored: Stored, found: list[RowPath], everything: bool, in_python: bool) -> str:
     if everything:
-        return "\n".join(_whole_histories(found))
+        numbers = [path.number for path in found]
+        texts = [
+            row_lines(path, everything=True, dataset=path.number not in numbers[:at])
+            for at, path in enumerate(found)
+        ]
+        return "\n".join("\n".join(lines) + "\n" for lines in texts)
     if len(found) == 1:
         return "\n".join(row_lines(found[0])) + "\n"
     shown = sorted(found[:_MOST_ROWS], key=lambda path: (path.number or math.inf, path.places))
@@ -609,15 +610,6 @@ def _text(stored: Stored, found: list[RowPath], everything: bool, in_python: boo
         others = f"{_command(stored, shown[0], ids[0])}, all: --all"
     lines.append(f"{rows}; one of them in full: {others}")
     return "\n".join(lines) + "\n"
-
-
-def _whole_histories(found: Sequence[RowPath]) -> Iterator[str]:
-    """Yield each row in full; what the dataset has is there once for the responses to a prompt."""
-    shown = set[int | None]()
-    for path in found:
-        as_above = path.number in shown and path.number is not None
-        yield "\n".join(row_lines(path, everything=True, as_above=as_above)) + "\n"
-        shown.add(path.number)
 
 
 def _command(stored: Stored, path: RowPath, row: str) -> str:

@@ -260,7 +260,7 @@ def _tested(
         return SignResult(name, rows.set, None, r, reason=f"too few groups ({groups})")
     p = pairs.p_value()
     why = harmless() if p <= ALPHA else ""
-    reason = why and f"no alarm: {why} (p {p_text(p)})"
+    reason = why and f"no alarm: {why}"
     shown = _rows_of(rows, places_N, pairs.fixed_N * pairs.moved_N)
     return SignResult(name, rows.set, p, r, reason=reason, rows=shown)
 
