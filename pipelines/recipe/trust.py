@@ -139,7 +139,8 @@ def read_stored(path: Path, folder: Path, overrides: Mapping[str, str] | None = 
     recipe = load_without_code(path, overrides)
     if not any(isinstance(step.operator, StoredOperator) for step in recipe.steps):
         return recipe
-    return load(path, overrides) if is_trusted(folder, code_of([path])) else recipe
+    code = code_of([path])
+    return load(path, overrides) if code.named and is_trusted(folder, code) else recipe
 
 
 def read_to_show(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:

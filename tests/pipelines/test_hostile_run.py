@@ -212,7 +212,8 @@ def test_the_run_that_one_has_made_asks_nothing(rejuice, hostile):
     export = hostile.folder / "made.parquet"
     assert rejuice("run", made, "-q", "--export_path", export)[0] == 0
     run = export.with_suffix(".run")
-    for words in (["whatif", export], ["whatif", run], ["check", run / "recipe.yaml"]):
+    shared = ["export", "verl", export, hostile.folder / "verl"]
+    for words in (["whatif", export], ["whatif", run], ["check", run / "recipe.yaml"], shared):
         hostile.forget()
         code, _, err = rejuice(*words)
         assert (code, "--trust" in err) == (0, False), words
