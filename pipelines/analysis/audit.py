@@ -148,20 +148,14 @@ def allocate(sizes_H: Sequence[int], sample: int) -> list[int]:
         found = f"--sample {sample} is too few for {int((sizes > 0).sum())} strata"
         raise DataError(found, f"give {int(least.sum())} or more")
     drawn, disagree = least, np.isin(STRATA, DISAGREE)
-    _fill(drawn, sizes, disagree, min(sample // 2, sample - int(drawn[~disagree].sum())))
-    _fill(drawn, sizes, ~disagree, sample - int(drawn[disagree].sum()))
     # Strata that agree may be smaller than what is left for them.
-    _fill(drawn, sizes, disagree, sample - int(drawn[~disagree].sum()))
+    for of, most in ((disagree, sample // 2), (~disagree, sample), (disagree, sample)):
+        for _ in range(min(most - int(drawn[of].sum()), sample - int(drawn.sum()))):
+            lack = np.where(of & (drawn < sizes), sizes / np.maximum(drawn, 1), -1.0)
+            if lack.max() < 0:
+                break
+            drawn[int(np.argmax(lack))] += 1
     return [int(each) for each in drawn]
-
-
-def _fill(drawn: Array, sizes: Array, of: Array, wanted: int) -> None:
-    """Draw more of some strata, one by one, in proportion to their sizes."""
-    for _ in range(wanted - int(drawn[of].sum())):
-        lack = np.where(of & (drawn < sizes), sizes / np.maximum(drawn, 1), -1.0)
-        if lack.max() < 0:
-            return
-        drawn[int(np.argmax(lack))] += 1
 
 
 def draw(graded: GradedRows, strata_N: Array, sample: int, seed: int) -> list[int]:

@@ -350,8 +350,7 @@ def correlation(columns: Sequence[Array]) -> Array:
             both = np.isfinite(first) & np.isfinite(second)
             x, y = first[both], second[both]
             if len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0:
-                x, y = x - x.mean(), y - y.mean()
-                found[at, other] = float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))
+                found[at, other] = np.corrcoef(x, y)[0, 1]
     return found
 
 

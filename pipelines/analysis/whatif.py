@@ -286,10 +286,7 @@ def _lines(found: Comparison, command: str) -> Iterator[str]:
     names = dict.fromkeys([*before.shares, *after.shares])
     shares = {name: [_share(side, name) for side in found.figures] for name in names}
     texts = [f"{name} {' -> '.join(map(number_text, both))}" for name, both in shares.items()]
-    known = [{n: x[at] for n, x in shares.items() if np.isfinite(x[at])} for at in (0, 1)]
-    tops = [max(each, key=each.__getitem__, default="") for each in known]
-    dominant = f": {tops[1]} is dominant now" if tops[1] and tops[0] != tops[1] else ""
-    yield f"variance     {', '.join(texts) if has_advantages else 'no advantages'}{dominant}"
+    yield f"variance     {', '.join(texts) if has_advantages else 'no advantages'}"
     if found.counts["unknown"]:
         yield "unknown      a model would have to be asked: these groups are left out"
     yield from details_lines(command, [kind for kind in KINDS if found.counts[kind]])
