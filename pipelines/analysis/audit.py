@@ -50,8 +50,6 @@ from .verdicts import (
     verifiers_of,
 )
 
-# --- The whole audit of verdicts ------------------------------------------------------
-
 
 class VerdictAudit(NamedTuple):
     graded: GradedRows
@@ -389,8 +387,6 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, found
 
 
-# --- Print the signs of reward hacking ------------------------------------------------
-
 _HEADING = "signs        "
 _INDENT = " " * len(_HEADING)
 
@@ -430,9 +426,6 @@ def _slug(sign: SignResult) -> str:
 
 def _visible(text: str) -> str:
     return visible(text, one_line=True)
-
-
-# --- Print what an audit of verdicts has found ----------------------------------------
 
 
 def agreement_lines(

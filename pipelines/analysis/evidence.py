@@ -37,8 +37,6 @@ from .stored import IDS
 if TYPE_CHECKING:
     from ...operators.servers.judged_mapper import RawAnswer
 
-# --- By which rule an answer was found, and where it stands in the response -----------
-
 
 def answer_evidence(table: pa.Table) -> dict[str, pa.Array]:
     """`found_by`, rules joined by commas, and `found_at`, such as `120:122`; texts."""
@@ -49,9 +47,6 @@ def answer_evidence(table: pa.Table) -> dict[str, pa.Array]:
         "found_by": pa.array([", ".join(each.found_by) or None for each in found], pa.string()),
         "found_at": pa.array(places, pa.string()),
     }
-
-
-# --- What a judge answered, as it came ------------------------------------------------
 
 
 @runtime_checkable
@@ -69,9 +64,6 @@ def judge_evidence(operator: _KeepsRawAnswers, table: pa.Table) -> dict[str, pa.
         "raw_answer": pa.array([x if why is None else None for x, why in found], pa.string()),
         "raw_failure": pa.array([None if why is None else x for x, why in found], pa.string()),
     }
-
-
-# --- Which response of its group a response is most similar to ------------------------
 
 
 def diversity_evidence(operator: DiversityRewardMapper, table: pa.Table) -> dict[str, pa.Array]:
@@ -101,8 +93,6 @@ def diversity_evidence(operator: DiversityRewardMapper, table: pa.Table) -> dict
         "mean_cosine": pa.array(np.round(mean_N, 12), mask=absent_N),
     }
 
-
-# --- Which row a deduplicator kept instead of one that it dropped ---------------------
 
 _MOST_PAIRS = 4_000_000
 """Pairs of texts that are compared, at most; they take about a second."""
@@ -159,8 +149,6 @@ def _kept_instead(
                 found_N[row] = earlier[similar.argmax()]
     return found_N
 
-
-# --- What the values that a step wrote rest on: `evidence(step, rows)` ----------------
 
 _WITH_EVIDENCE = (
     MathVerifyMapper,

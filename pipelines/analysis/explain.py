@@ -42,8 +42,6 @@ from .evidence import evidence_of_rows
 from .page.build import last_text
 from .stored import IDS, Stored, StoredSet
 
-# --- The evidence of one row in lines -------------------------------------------------
-
 _MOST_SEARCHED = 20_000
 """Rows that are compared with a dropped one; of more, only those of its prompt."""
 
@@ -89,9 +87,6 @@ def _cut(text: str, most: int | None) -> str:
     shown = visible(text, one_line=True)
     is_long = most is not None and len(shown) > most
     return f"{shown[:most]}… ({len(text):,} characters)" if is_long else shown
-
-
-# --- How the reward and the advantage of one row come about, in lines -----------------
 
 
 def sum_lines(applied: AppliedStep, row: int) -> list[str]:
@@ -465,8 +460,6 @@ def _short_ids(found: Sequence[RowPath]) -> list[str]:
     short = [each[:_ID_LENGTH] for each in ids]
     return [visible(x, one_line=True) for x in (short if len({*short}) == len(ids) else ids)]
 
-
-# --- The text that `rejuice explain` prints -------------------------------------------
 
 _MOST_ROWS = 64
 

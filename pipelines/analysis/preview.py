@@ -119,9 +119,6 @@ def trained(stored: Stored, recipe: Recipe) -> tuple[StoredSet, ...]:
     return found
 
 
-# --- Run a recipe on some of its prompts, beside its own export -----------------------
-
-
 def run_on_some(path: Path, overrides: Mapping[str, str], prompts: int, progress: Progress) -> Path:
     """Run a recipe on a seeded sample of its dataset; what it samples is reused by a whole run.
 
@@ -151,8 +148,6 @@ def run_on_some(path: Path, overrides: Mapping[str, str], prompts: int, progress
     ran = engine.run(some, cache=cache, progress=progress, overwrite=True)
     return Path(ran.export_path)
 
-
-# --- Print what training on a recipe would get ----------------------------------------
 
 _ROUNDING = 0.005
 

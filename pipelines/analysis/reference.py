@@ -23,9 +23,6 @@ from ..data_juicer.catalogue import ForeignKind
 from ..data_juicer.settings import KEYS, description
 from ..recipe.head import Head
 
-# --- Schema ---------------------------------------------------------------------------
-# JSON Schema of recipes, made from the operators: completion and checks in an editor.
-
 
 def recipe_schema(custom: Mapping[str, type[Operator]] | None = None) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of a recipe with every usable operator."""
@@ -65,8 +62,6 @@ def _step(name: str, fields: dict[str, Any]) -> dict[str, Any]:
         "additionalProperties": False,
     }
 
-
-# --- Reference of operators, flows and tools, written from the classes themselves -----
 
 _TITLES = {
     Kind.MAPPER: "Mappers add columns or expand rows",

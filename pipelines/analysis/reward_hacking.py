@@ -371,9 +371,6 @@ def _mean(codes_N: Array, values_N: Array, n: int) -> Array:
     return means_G
 
 
-# --- Rows -----------------------------------------------------------------------------
-# What the signs of reward hacking need of the rows of stored runs, of a sample of their groups.
-
 MOST_GROUPS = 2_000
 """Groups of all sets of a kind that are looked at: as many of each part, drawn at random."""
 NGRAM = 8
@@ -514,8 +511,6 @@ def _keys(texts: pa.Array, codes_N: Array) -> Iterator[Tokens]:
             mix(runs.hashes_T + mix(np.repeat(codes + np.uint64(1), sizes_N))), runs.offsets_N1
         )
 
-
-# --- All signs of a stored run --------------------------------------------------------
 
 _VALIDATION = re.compile(r"rejuice/validation/[^/]+/mean@\d+")
 _VALIDATION_OF_VERL = re.compile(r"val-core/.*/(?:acc|reward)/mean@\d+")

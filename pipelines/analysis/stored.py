@@ -205,9 +205,6 @@ def _ids(frame: Frame) -> pa.Table:
     return frame.select([name for name in IDS if name in frame.column_names])
 
 
-# --- Open -----------------------------------------------------------------------------
-
-
 def open_stored(path: AnyPath | str) -> Stored:
     """Open an export, its run folder, or a recipe that was run; see also `open_training`."""
     path = to_path(path)

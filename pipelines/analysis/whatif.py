@@ -175,8 +175,6 @@ def _needed_by(step: Step, later: tuple[Step, ...]) -> tuple[str, ...]:
     return tuple(name for name, columns in reads if writes & columns)
 
 
-# --- Print ----------------------------------------------------------------------------
-
 _MOST_LINES = 20
 _IN_TABLE = ("gained", "lost", "flipped", "unknown")
 _OFF_POLICY = "a policy trained this way would have sampled other responses from the second step on"

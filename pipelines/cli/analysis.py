@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from ..dataset.remote import AnyPath
 
 
-# --- The argument of commands that open whatever a command has left on file -----------
-
 _STORED = (
     "An export, its run folder or recipe, the folder of a training run, or one of its steps, such "
     "as RUN/steps/000012."
@@ -52,9 +50,6 @@ StoredPath = Annotated[
     Path,  # Or a path in an object store, which typer knows no type for.
     typer.Argument(metavar="PATH", parser=to_path, help=_STORED),
 ]
-
-
-# --- `rejuice audit`: how far the verdicts of a stored run can be trusted -------------
 
 
 def audit(
@@ -143,8 +138,6 @@ def _sample_file(stored: Stored) -> Path:
     return stored.folder / AUDIT
 
 
-# --- `rejuice diff`: two recipes in words, and two runs on data -----------------------
-
 RowKind = Literal["gained", "lost", "flipped", "silenced", "woken", "prompts", "new"]
 
 
@@ -190,10 +183,6 @@ def diff(
         typer.echo(as_json(diff_facts(side(a), side(b)), pretty=True))
     else:
         show_diff(side(a), side(b), f"rejuice {shlex.join(sys.argv[1:])}", Console())
-
-
-# --- Explain --------------------------------------------------------------------------
-# `rejuice explain`: what a recipe does, and what became of a row of a finished run.
 
 
 def explain(
@@ -254,8 +243,6 @@ def explain(
     else:
         typer.echo(explain_row(stored, row, everything=everything), nl=False)
 
-
-# --- `rejuice whatif`: other settings over the responses of a finished run ------------
 
 RecipeOrRun = Annotated[
     Path,
@@ -333,10 +320,6 @@ def whatif(
     others.show_whatif(stored.path, changes, found, command, Console())
 
 
-# --- Preview --------------------------------------------------------------------------
-# `rejuice preview`: what training on a recipe would get, from the responses of a run.
-
-
 def preview(
     context: typer.Context,
     recipe: RecipeOrRun,
@@ -391,9 +374,6 @@ def preview(
             following = {**step._asdict(), "taken": step.taken.to_pylist()}
     if json:
         typer.echo(as_json({"sets": facts, "next_step": following}, pretty=True))
-
-
-# --- `rejuice report`: what became of the rows of a finished run, in the terminal -----
 
 
 def report(
@@ -462,8 +442,6 @@ def _report(path: AnyPath, steps: range | None, json: bool, allow_empty: bool) -
             what, right = f"no row was left to train on in {path}", "change what dropped them"
         raise EmptyResultError(what, f"{right}, or accept it with --allow_empty")
 
-
-# --- `rejuice view`: one HTML file of a run, to look at in a browser ------------------
 
 Live = Annotated[
     bool,

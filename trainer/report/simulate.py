@@ -161,9 +161,6 @@ def _seconds_a_token(longest_S: Array, tokens_S: Array, seconds_S: Array) -> flo
     return max(0.0, float(of_token))
 
 
-# --- For the command line -------------------------------------------------------------
-
-
 def setups(
     config: Train,
     ages: Sequence[int],

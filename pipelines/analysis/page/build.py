@@ -256,8 +256,6 @@ def _read(package: str, path: str) -> str:
         raise RejuiceError(f"{package} has no {path}", f"install {package} again") from error
 
 
-# --- Build ----------------------------------------------------------------------------
-
 MADE_BY = "A page of rejuice"
 _MAKER = f"<!doctype html>\n<!-- {MADE_BY} -->\n".encode()
 _SCRIPTS = (

@@ -34,8 +34,6 @@ from .build import PageColumn, PageCurves, PageData, PageRun, PageSet, PageStep
 from .tokens import COLUMN as TOKENS
 from .tokens import STORED, WEIGHTS, ShadedTokens, response_tokens
 
-# --- Evidence -------------------------------------------------------------------------
-
 COLUMN = "evidence of steps"
 """The name among the texts of a row; no column of a dataset is likely to have it."""
 MOST_DETAILED = 10_000
@@ -64,8 +62,6 @@ def evidence_of(
                     found[place].append({"step": number, "name": name, "text": text})
     return pa.array([each or None for each in found], pa.list_(_ENTRY))
 
-
-# --- A set of a page from the values that steps wrote ---------------------------------
 
 _NAMED = ("response_id", "prompt_id", "prompt", "reference", "response", "extracted_answer")
 _LEFT_OUT = frozenset({*_NAMED, "reward", "advantage", "sampling", "policy_version"})
@@ -246,9 +242,6 @@ def pair_facts(runs: Sequence[tuple[AnyPath | None, Stored]]) -> Mapping[str, An
 
 def _answered(rows: RowTable) -> set[str]:
     return set(rows.table["prompt_id"].filter(pa.array(rows.lengths_N >= 0)).to_pylist())
-
-
-# --- The page of a stored run ---------------------------------------------------------
 
 
 def page_of_stored(path: AnyPath | None, stored: Stored) -> PageData:
