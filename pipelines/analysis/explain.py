@@ -547,6 +547,8 @@ def _latest(stored: Stored) -> list[StoredSet]:
 def _named(stored: Stored, row: str, most: int | None) -> tuple[list[RowPath], list[str]]:
     """The rows of a set that an id names, and the other sets that have them."""
     latest = _latest(stored)
+    if not latest:
+        raise DataError(f"{stored.path} has no step on file", "give a run that has ended a step")
     for name in (*IDS, ROW):
         with_row = [one for one in latest if has_row(one, name, row)]
         for one in with_row or latest:

@@ -425,12 +425,13 @@ def _report(path: AnyPath, steps: range | None, json: bool, allow_empty: bool) -
     found = found if stored is None else stored.report
     if json:
         typer.echo(as_json(found or (stored and report_facts(stored)), pretty=True))
-        return
-    if found is not None:
+        rows = 1 if found is None else found.rows_out  # Nothing is known of those of training.
+    elif found is not None:
         show_funnel(found, console, path)
         show_sources(path, console)
         rows = found.rows_out
-    elif stored is not None:
+    else:
+        assert stored is not None
         if stored.kind == "training run":
             from ...trainer.launch.training import show
 
