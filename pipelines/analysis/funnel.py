@@ -34,7 +34,7 @@ from ..recipe.steps import gives_credit
 from .figures import SetFigures, set_figures, source_figures, source_lines
 from .no_signal import no_signal_of_report, no_signal_of_sets
 from .rows import BY_TRAINING, RowTable, joined_rows, stored_rows
-from .stored import SetKind, Stored, StoredSet, open_stored
+from .stored import SetKind, Stored, StoredSet, open_stored, span_text
 
 # --- Print the funnel of a run: rows in, dropped and out, step by step ----------------
 
@@ -231,7 +231,7 @@ def show_training(stored: Stored, console: Console) -> int:
     widen_log(console)
     kept = 0
     for kind, (sets, rows, figures) in figures_by_kind(stored).items():
-        print_steps(_names([one.name for one in sets]), figures.funnel, console)
+        print_steps(span_text([one.name for one in sets]), figures.funnel, console)
         print_lines((*_lines(kind, sets, rows, figures), *no_signal_of_sets(sets, rows)), console)
         kept += int(rows.kept_N.sum())
     for one in (one for one in stored.sets if one.incomplete):
@@ -244,10 +244,6 @@ def show_training(stored: Stored, console: Console) -> int:
         print_lines([f"{stored.path} {why}"], console)
         return 1  # Nothing is known of its rows.
     return kept
-
-
-def _names(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
 
 
 def _lines(

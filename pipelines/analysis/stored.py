@@ -96,6 +96,10 @@ class Stored(NamedTuple):
         return list(dict.fromkeys((self.recipe, *(one.recipe.path for one in self.sets))))
 
 
+def span_text(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+
+
 def steps_after_sampling(steps: Sequence[Step]) -> tuple[Step, ...]:
     """The steps after the last one that samples or reads responses; all, where none does."""
     at = [number for number, step in enumerate(steps, 1) if gives_responses(step.operator)]

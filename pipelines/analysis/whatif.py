@@ -34,7 +34,7 @@ from .comparison import (
 from .figures import RowFigures
 from .replay import SetSamples
 from .rows import RowTable, joined_rows
-from .stored import Stored, StoredSet
+from .stored import Stored, StoredSet, span_text
 
 Both = tuple[RowTable, RowTable]
 """The rows of a set as its own steps left them, and as other steps do."""
@@ -197,7 +197,7 @@ def show_whatif(
         if isinstance(each, DataError):
             why_not.setdefault(each.found, []).append(one.name)
     print_lines(_lines(whole, command), console)
-    print_lines((f"left out     {_names(x)}: {why}" for why, x in why_not.items()), console)
+    print_lines((f"left out     {span_text(x)}: {why}" for why, x in why_not.items()), console)
     if any(one.training_step is not None for one, _ in known):
         console.print(_OFF_POLICY)
 
@@ -231,7 +231,7 @@ def _pieces(found: Sequence[tuple[StoredSet, Both]]) -> Iterator[tuple[str, Comp
     per_line = math.ceil(len(found) / _MOST_LINES)
     for at in range(0, len(found), per_line):
         some = found[at : at + per_line]
-        yield _names([each.name for each, _ in some]), compared(each for _, each in some)
+        yield span_text([each.name for each, _ in some]), compared(each for _, each in some)
 
 
 def _table(rows: Iterable[tuple[str, Comparison | str]], first: str = "") -> Table:
@@ -255,10 +255,6 @@ def _table(rows: Iterable[tuple[str, Comparison | str]], first: str = "") -> Tab
             Text(", ".join(shares)),
         )
     return table
-
-
-def _names(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
 
 
 def _lines(found: Comparison, command: str) -> Iterator[str]:

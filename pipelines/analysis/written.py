@@ -132,8 +132,8 @@ class WrittenValues(Lines):
         lines_N = before_N if change.parents is None else self.current_N
         for name, column in change.columns.items():
             if name in self.columns and name not in self.names:
-                own = self.joined(name, joined)
-                self.write(np.arange(self.rows), name, own)
+                self._pieces[name] = [self.base.select([name])[name]]
+                self._places[name] = self._origin_N()
             self.write(lines_N, name, column)
         self.columns |= dict.fromkeys(change.columns)
         self.written |= dict.fromkeys(change.columns)
@@ -164,7 +164,14 @@ class WrittenValues(Lines):
         if name not in self.columns:
             return join([pa.chunked_array([pa.nulls(self.rows)])])
         own = join([self.base.select([name])[name]])
-        return own if self.rows == len(own) else own.take(self.column(self._ORIGIN, pa.int64()))
+        if self.rows == len(own):
+            return own
+        origin_N = self._origin_N()
+        return own.take(pa.array(origin_N, mask=origin_N < 0))
+
+    def _origin_N(self) -> Numbers:
+        """The row of the base that each line is of, or a copy of; -1 where it is of none."""
+        return np.array(pc.fill_null(self.column(self._ORIGIN, pa.int64()), -1))
 
     def last(self, name: str) -> pa.ChunkedArray:
         """The last value of a column in each row; null where it has none."""
@@ -172,8 +179,7 @@ class WrittenValues(Lines):
 
     def numbers(self, first_row: int) -> NDArray[np.int32]:
         """The number of each row, after `first_row` rows of other parts; see `PageSet.columns`."""
-        origin_N = np.asarray(pc.fill_null(self.column(self._ORIGIN, pa.int64()), -1))
-        source_N = np.append(self.base.source_rows, -1)[origin_N]
+        source_N = np.append(self.base.source_rows, -1)[self._origin_N()]
         numbers = np.where(source_N < 0, 0, source_N + first_row + 1)
         numbers[self.base.num_rows :] *= -1
         return numbers.astype(np.int32)

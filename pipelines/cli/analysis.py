@@ -42,18 +42,15 @@ if TYPE_CHECKING:
     from ..dataset.remote import AnyPath
 
 
+# Paths may be those of an object store, for which typer knows no type.
 _STORED = (
     "An export, its run folder or recipe, the folder of a training run, or one of its steps, such "
     "as RUN/steps/000012."
 )
-StoredPath = Annotated[
-    Path,  # Or a path in an object store, which typer knows no type for.
-    typer.Argument(metavar="PATH", parser=to_path, help=_STORED),
-]
 
 
 def audit(
-    path: StoredPath,
+    path: Annotated[Path, typer.Argument(metavar="PATH", parser=to_path, help=_STORED)],
     sample: Annotated[
         int, typer.Option("--sample", min=1, help="How many rows to draw for a person to label.")
     ] = 200,
@@ -138,9 +135,6 @@ def _sample_file(stored: Stored) -> Path:
     return stored.folder / AUDIT
 
 
-RowKind = Literal["gained", "lost", "flipped", "silenced", "woken", "prompts", "new"]
-
-
 def diff(
     a: Annotated[
         Path,
@@ -153,7 +147,7 @@ def diff(
     b: Annotated[Path, typer.Argument(metavar="B", parser=to_path, help="Another one.")],
     steps: TrainingSteps = None,
     rows: Annotated[
-        RowKind | None,
+        Literal["gained", "lost", "flipped", "silenced", "woken", "prompts", "new"] | None,
         typer.Option("--rows", help="Print what a figure is made of, as JSON lines."),
     ] = None,
     json: Json = False,
@@ -444,28 +438,8 @@ def _report(path: AnyPath, steps: range | None, json: bool, allow_empty: bool) -
         raise EmptyResultError(what, f"{right}, or accept it with --allow_empty")
 
 
-Live = Annotated[
-    bool,
-    typer.Option(
-        "--live",
-        help="Follow a training run while it goes on: the page is served on this machine, and "
-        "written when the run has ended.",
-    ),
-]
-Port = Annotated[
-    int, typer.Option("--port", min=0, max=65535, help="The port of --live; 0: any free one.")
-]
-
-
 def view(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="PATH...",
-            parser=to_path,
-            help=_STORED,
-        ),
-    ],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", parser=to_path, help=_STORED)],
     output: Annotated[
         Path | None,
         typer.Option(
@@ -477,8 +451,17 @@ def view(
         int, typer.Option("--most_mb", min=4, help="Leave texts out above this size.")
     ] = 39,
     no_open: Annotated[bool, typer.Option("--no_open", help="Do not open a browser.")] = False,
-    live: Live = False,
-    port: Port = 0,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live",
+            help="Follow a training run while it goes on: the page is served on this machine, and "
+            "written when the run has ended.",
+        ),
+    ] = False,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="The port of --live; 0: any free one.")
+    ] = 0,
     overwrite: Overwrite = False,
     debug: Debug = False,
 ) -> None:

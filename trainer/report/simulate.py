@@ -26,12 +26,12 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from rich.console import Console
-from rich.table import Table
 
 from ...operators.agents.trajectory import TOOL_SECONDS
 from ...operators.columns import numbers
 from ...operators.errors import DataError
 from ...operators.groups import Array
+from ...pipelines.console import figures_table
 from ...pipelines.recipe.train import Train
 from .. import metrics
 from ..run import step_folder
@@ -194,9 +194,8 @@ def setups(
 
 def show_simulated(found: Sequence[Simulated], console: Console) -> None:
     """The first is what the others are compared to."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("mode", "max_age", "s a step", "tokens/s", "of sync", "waits", "mean age"):
-        table.add_column(name, justify="left" if name == "mode" else "right", no_wrap=True)
+    others = ("max_age", "s a step", "tokens/s", "of sync", "waits", "mean age")
+    table = figures_table("mode", *others)
     for each in found:
         table.add_row(
             each.setup.mode,
