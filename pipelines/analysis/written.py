@@ -85,11 +85,7 @@ class Lines:
         return flat(self.joined(name, cast))
 
     def joined(self, name: str, join: Join) -> pa.ChunkedArray:
-        """Columns one after the other, in a type that holds all of them.
-
-        Texts are `large_string`, since those of a whole run may have more than 2 GiB. Where no type
-        holds all, as for numbers and texts, each value is a text, as JSON.
-        """
+        """What each line has of a column, the pieces of which are put together by `join`."""
         place_L = self._places[name]
         return join(self._pieces[name]).take(pa.array(place_L, mask=place_L < 0))
 
