@@ -59,8 +59,8 @@ def audit(
         typer.Option(
             "--output",
             "-o",
-            help="Write the sample and failing pairs here, as JSON lines; by default to "
-            "audit.jsonl in the folder of the run, and nowhere where labels are given.",
+            help="The file of the sample and of failing pairs, as JSON lines; by default "
+            "audit.jsonl in the folder of the run, and none with --labels.",
         ),
     ] = None,
     labels: Annotated[
@@ -69,9 +69,7 @@ def audit(
     ] = None,
     rows: Annotated[
         str | None,
-        typer.Option(
-            "--rows", metavar="SIGN", help="Print only the rows of a sign, as JSON lines."
-        ),
+        typer.Option("--rows", metavar="SIGN", help="Print the rows of a sign, as JSON lines."),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Another seed draws other rows.")] = 0,
     steps: TrainingSteps = None,
@@ -82,9 +80,8 @@ def audit(
     """Compare the verdicts of a run with those of a second verifier, and sample rows to label.
 
     Without labels only agreement is stated, never an error rate. Answers are also rewritten in ways
-    that must leave a verdict, and in ways that must change it. Assertions about programs are run,
-    confined, on programs that solve nothing. Signs of reward hacking come last,
-    each compared with permuted groups, so that false alarms have a stated rate.
+    that must leave a verdict or change it, and assertions run on programs that solve nothing. Signs
+    of reward hacking come last, with a stated rate of false alarms.
     """
     from ..analysis import audit as found
     from ..analysis.reward_hacking import audit_signs
@@ -95,25 +92,23 @@ def audit(
     if rows is not None:
         _echo(found.sign_row_lines(audit_signs(stored, seed), rows))
         return
-    graded, verdicts, weak = graded_rows(stored), None, list[str]()
+    graded = graded_rows(stored)
+    if output is None and labels is None and graded is not None:
+        output = _sample_file(stored)
+    if output is not None and not overwrite:
+        found.check_replaceable(output)
+    verdicts, weak = None, list[str]()
     if graded is None:
-        why = f"no verdict in {path}: the recipe has no verifier"
-        warn(f"{why}, so only signs that need none are computed")
+        warn(f"no verdict in {path}: no verifier graded, so only signs that need none are computed")
     else:
-        if output is None and labels is None:
-            output = _sample_file(stored)
-        if output is not None and not overwrite:
-            found.check_replaceable(output)
         verdicts = found.audit_verdicts(graded, sample, output, labels, seed)
         weak = list(found.weak_test_lines(stored, seed))
     signs = audit_signs(stored, seed)
     if json:
-        facts = {"verdicts": verdicts, "tests": weak, "signs": signs}
-        typer.echo(as_json(facts, pretty=True))
+        typer.echo(as_json({"verdicts": verdicts, "tests": weak, "signs": signs}, pretty=True))
         return
-    if verdicts is not None:
-        _echo(found.verdict_lines(path, verdicts))
-    _echo([*weak, *found.sign_lines(signs)])
+    lines = [] if verdicts is None else found.verdict_lines(path, verdicts)
+    _echo([*lines, *weak, *found.sign_lines(signs)])
 
 
 def _echo(lines: Iterable[str]) -> None:

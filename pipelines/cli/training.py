@@ -297,9 +297,8 @@ def _train(
     if unfinished is not None:
         found = "training finished, but the policy or curves could not be written"
         typer.echo(f"rejuice: {found}: {unfinished}", err=True)
-        path, curves = (shlex.quote(str(each)) for each in (folder, folder / "curves.png"))
-        commands = f"`rejuice export policy {path} DIR`"
-        commands += f" and `rejuice report {path} --curves {curves}`"
+        path = shlex.quote(str(folder))
+        commands = f"`rejuice export policy {path} DIR` and `rejuice report {path} --curves FILE`"
         typer.echo(f"to write them: {commands}", err=True)
         raise typer.Exit(_FAILED)
 

@@ -522,7 +522,7 @@ def test_a_policy_that_cannot_be_written_is_a_failure_of_a_run_that_is_trained(
     assert err.splitlines()[-2:] == [
         f"rejuice: training finished, but the policy or curves could not be written: {error}",
         "to write them: `rejuice export policy outputs/try DIR` and "
-        "`rejuice report outputs/try --curves outputs/try/curves.png`",
+        "`rejuice report outputs/try --curves FILE`",
     ]
 
 

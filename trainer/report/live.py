@@ -53,7 +53,6 @@ class RunSoFar:
         return f"{whole[-1].parent.name if whole else 'start'}-{size}"
 
     def page(self, version: str) -> bytes:
-        """As it is now; a RejuiceError where it cannot be read, an OSError while it is replaced."""
         data = page_of_stored(self._folder, open_so_far(self._folder))
         return page_bytes(data, version, most_bytes=self._most_bytes)
 

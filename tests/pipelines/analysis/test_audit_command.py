@@ -118,7 +118,7 @@ def test_a_sample_that_is_too_small(rejuice, tmp_path):
 def test_a_run_without_a_verifier(rejuice, tmp_path):
     run_tiny(tmp_path, [*PROCESS[:2], AFTER[1]])
     warning = (
-        "rejuice: warning: no verdict in tiny.yaml: the recipe has no verifier, so only signs that "
+        "rejuice: warning: no verdict in tiny.yaml: no verifier graded, so only signs that "
         "need none are computed\n"
     )
     code, _, err = rejuice("audit", "tiny.yaml")
