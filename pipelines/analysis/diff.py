@@ -237,7 +237,8 @@ def _rounded(rest: float) -> float:
 def _added(rows: RowTable, name: str) -> float:
     """The mean contribution over kept rows with a reward; 0 where the component is not summed, NaN
     where none is known."""
-    if not rows.has_contributions:
+    columns = (rows.table[f"contribution_{name}"] for name in rows.components)
+    if all(column.null_count == len(column) for column in columns):
         return math.nan
     if f"contribution_{name}" not in rows.table.column_names:
         return 0.0

@@ -112,11 +112,6 @@ class RowTable(NamedTuple):
         found_N: NDArray[np.bool_] = self.lengths_N >= 0
         return found_N
 
-    @property
-    def has_contributions(self) -> bool:
-        columns = (self.table[f"{_CONTRIBUTION}{name}"] for name in self.components)
-        return any(column.null_count < len(column) for column in columns)
-
     def first(self, n: int) -> RowTable:
         """The first rows: of one part, those that were sampled, without what was added later."""
         table = self.table.slice(0, n)
