@@ -7,7 +7,7 @@ Each run is `rejuice train`; finished ones are not run again. Success is that of
 split, whose people appear in no other, with 4 trajectories each at temperature 1, through the flow and
 the tools of the recipe. Intervals are Student's, 95%, over seeds; that of the policy before training,
 which is one, is over tasks. Minutes are by the wall, start-up included. The curve of a run is
-`rejuice curves outputs/bench_flow_lookup/seed-*`.
+`rejuice report outputs/bench_flow_lookup/seed-* --curves curves.png`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ What a sample is drawn from is in `verdicts.py`; signs of reward hacking are in 
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections import Counter
@@ -29,23 +28,74 @@ from ...operators.mapper.unit_test_mapper import UnitTestMapper
 from ...operators.sandbox.grading import AssertCase, Weakness
 from ...operators.verifier.worked_out import is_worked_out
 from ...operators.workers import usable_cores
-from ..console import path_text
+from ..console import as_json, path_text, tracked
 from ..dataset.files import write_file
 from ..engine.conditional_step import matching
 from .reward_hacking import ALPHA, SignResult, p_text
 from .stored import Stored
 from .verdicts import (
     CHANGE,
+    ROWS_AT_ONCE,
     Agreement,
     CheckedRate,
     FailingPair,
     GradedRows,
     MetamorphicResult,
+    agreement,
     as_graded,
     decisions,
+    metamorphic_checks,
     no_answer,
+    rechecked,
     verifiers_of,
 )
+
+
+class VerdictAudit(NamedTuple):
+    graded: GradedRows
+    agreement: Agreement
+    no_answer: int  # rows without an answer, which two verifiers cannot disagree on
+    drawn: int  # rows that were written for a person to label
+    errors: LabelledErrors | None  # None: no labels are given
+    checks: MetamorphicResult | None  # None: no `math_verify_mapper` graded
+    output: Path | None  # with the rows that were drawn, and pairs that failed a check
+
+
+def audit_verdicts(
+    graded: GradedRows, sample: int, output: Path | None, labels: Path | None, seed: int
+) -> VerdictAudit:
+    """Verify again, draw rows into a file, and state error rates by labels."""
+    by_row = None if labels is None else read_labels(labels, graded)  # Verifying takes long.
+    again = tracked(rechecked(graded), graded.table.num_rows // ROWS_AT_ONCE + 1)
+    recheck_N = [verdict for some in again for verdict in some]
+    strata_N = strata(graded, recheck_N)
+    rows = draw(graded, strata_N, sample, seed) if output is not None else []
+    operator = graded.by_math_verify_mapper
+    checks = None if operator is None else metamorphic_checks(graded, operator, seed)
+    if output is not None:
+        failing = failing_lines(() if checks is None else checks.failing)
+        write_lines(output, [*sample_lines(graded, recheck_N, strata_N, rows), *failing])
+    return VerdictAudit(
+        graded,
+        agreement(graded, recheck_N),
+        int(no_answer(graded).sum()),
+        len(rows),
+        None if by_row is None else labelled_errors(by_row, graded, strata_N),
+        checks,
+        output,
+    )
+
+
+def verdict_lines(path: Path, found: VerdictAudit) -> Iterator[str]:
+    graded, output = found.graded, found.output
+    yield from agreement_lines(path, graded, found.agreement, found.no_answer)
+    yield from formula_lines(graded)
+    if output is not None:
+        rows = f"{found.drawn:,} rows in {path_text(output)}"
+        yield f'sample       {rows}: set "label" to right, wrong or unsure'
+    yield from error_lines(graded.verifier, found.errors)
+    yield from metamorphic_lines(found.checks, graded.verifier, output)
+
 
 # --- Strata ---------------------------------------------------------------------------
 # A stratified sample of graded rows, and rates with intervals from what a person makes of it.
@@ -76,7 +126,7 @@ _FEW = (0.0513, 0.0513, 0.3554, 0.8177)
 
 
 def strata(graded: GradedRows, recheck_N: Sequence[str | None]) -> Array:
-    """Return the stratum of each row, its place in `STRATA`, int64[N]."""
+    """The stratum of each row, its place in `STRATA`, int64[N]."""
     right_N, again_N, decided_N = decisions(graded, recheck_N)
     of_right_N = np.where(~decided_N, 2, np.where(again_N, 0, 1))
     of_wrong_N = np.where(~decided_N, 5, np.where(again_N, 4, 3))
@@ -85,17 +135,10 @@ def strata(graded: GradedRows, recheck_N: Sequence[str | None]) -> Array:
 
 
 def allocate(sizes_H: Sequence[int], sample: int) -> list[int]:
-    """Return how many rows of each stratum to draw.
+    """How many rows of each stratum to draw.
 
     All rows where two verifiers disagree, up to half of the sample; of other strata in proportion
     to their size; at least `LEAST` of each.
-
-    Raises:
-        DataError: the sample is too small for that.
-
-    Example:
-        >>> allocate([800, 10, 0, 1180, 0, 0, 10], 200)
-        [73, 10, 0, 107, 0, 0, 10]
     """
     sizes = np.array(sizes_H)
     least = np.minimum(sizes, LEAST)
@@ -103,28 +146,18 @@ def allocate(sizes_H: Sequence[int], sample: int) -> list[int]:
         found = f"--sample {sample} is too few for {int((sizes > 0).sum())} strata"
         raise DataError(found, f"give {int(least.sum())} or more")
     drawn, disagree = least, np.isin(STRATA, DISAGREE)
-    _fill(drawn, sizes, disagree, min(sample // 2, sample - int(drawn[~disagree].sum())))
-    _fill(drawn, sizes, ~disagree, sample - int(drawn[disagree].sum()))
     # Strata that agree may be smaller than what is left for them.
-    _fill(drawn, sizes, disagree, sample - int(drawn[~disagree].sum()))
+    for of, most in ((disagree, sample // 2), (~disagree, sample), (disagree, sample)):
+        for _ in range(min(most - int(drawn[of].sum()), sample - int(drawn.sum()))):
+            lack = np.where(of & (drawn < sizes), sizes / np.maximum(drawn, 1), -1.0)
+            if lack.max() < 0:
+                break
+            drawn[int(np.argmax(lack))] += 1
     return [int(each) for each in drawn]
 
 
-def _fill(drawn: Array, sizes: Array, of: Array, wanted: int) -> None:
-    """Draw more of some strata, one by one, in proportion to their sizes."""
-    for _ in range(wanted - int(drawn[of].sum())):
-        lack = np.where(of & (drawn < sizes), sizes / np.maximum(drawn, 1), -1.0)
-        if lack.max() < 0:
-            return
-        drawn[int(np.argmax(lack))] += 1
-
-
 def draw(graded: GradedRows, strata_N: Array, sample: int, seed: int) -> list[int]:
-    """Return rows of a seeded sample, stratum by stratum; within each in the order of the table.
-
-    Raises:
-        DataError: the sample is too small, see `allocate`.
-    """
+    """Rows of a seeded sample, stratum by stratum; within each in the order of the table."""
     sizes_H = np.bincount(strata_N, minlength=len(STRATA))
     uniform = np.random.default_rng(seed).random(graded.table.num_rows)
     found: list[int] = []
@@ -135,23 +168,19 @@ def draw(graded: GradedRows, strata_N: Array, sample: int, seed: int) -> list[in
 
 
 class Counted(NamedTuple):
-    """What is known of a stratum: its rows, how many have a label, and how many are in error."""
-
     rows: int
     labelled: int
     errors: int
 
 
 class ErrorRate(NamedTuple):
-    """A rate of errors, over strata."""
-
     rate: float  # of the strata with a label; NaN where none has one
     interval: Interval95  # 95%; it allows for any rate in strata without a label
     unlabelled: int  # rows in strata without a label
 
 
 def error_rate(counted: Mapping[str, Counted]) -> ErrorRate:
-    """Return the rate of errors over some strata, by the formula above."""
+    """The rate over some strata, by the formula above."""
     there = [each for each in counted.values() if each.rows]
     known = [each for each in there if each.labelled]
     rows, rows_known = sum(each.rows for each in there), sum(each.rows for each in known)
@@ -247,13 +276,12 @@ _SHOWN = ("set", "row", "response_id", "prompt", "response", "reference", "extra
 def sample_lines(
     graded: GradedRows, recheck_N: Sequence[str | None], strata_N: Array, rows: Sequence[int]
 ) -> Iterator[str]:
-    """Yield a line for each row of a sample, without a label."""
     sizes = Counter(strata_N.tolist())
     names = [name for name in _SHOWN if name in graded.table.column_names]
     taken = graded.table.select(names).take(pa.array(rows, pa.int64()))
     for row, values in zip(rows, taken.to_pylist(), strict=True):
         stratum = int(strata_N[row])
-        yield _line(
+        yield as_json(
             {
                 "kind": _SAMPLE,
                 "stratum": STRATA[stratum],
@@ -267,22 +295,16 @@ def sample_lines(
 
 
 def failing_lines(failing: Sequence[FailingPair]) -> Iterator[str]:
-    """Yield a line for each pair that failed a metamorphic check."""
     for each in failing:
-        yield _line({"kind": _FAILING, **each._asdict()})
+        yield as_json({"kind": _FAILING, **each._asdict()})
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:
-    """Write a file of lines."""
     write_file(path, "".join(f"{line}\n" for line in lines))
 
 
 def check_replaceable(path: Path) -> None:
-    """Refuse to write over labels, or over a file that no audit has written.
-
-    Raises:
-        DataError: such a file is at the path.
-    """
+    """Refuse to write over labels, or over a file that no audit has written."""
     if not path.exists():
         return
     other = "give another --output, or --overwrite"
@@ -297,8 +319,6 @@ def check_replaceable(path: Path) -> None:
 
 
 class LabelledErrors(NamedTuple):
-    """What labels say about a verifier."""
-
     labelled: int  # rows that are right or wrong by their label
     unsure: int  # rows with that label; they count as without one
     unlabelled: int  # rows of the sample without a label
@@ -307,49 +327,46 @@ class LabelledErrors(NamedTuple):
     false_wrong: ErrorRate  # among the responses graded wrong, those that are right
 
 
-def labelled_errors(path: Path, graded: GradedRows, strata_N: Array) -> LabelledErrors:
-    """Return the error rates that follow from a labelled file; rows without a line have no label.
-
-    Raises:
-        DataError: it cannot be read, a label is none of `LABELS`, or a row is not of this run.
-    """
-    names = ("set", "row", "response_id", "verdict")
-    rows = graded.table.select(names).to_pylist()
+def read_labels(path: Path, graded: GradedRows) -> dict[int, str | None]:
+    """The label of each row that a labelled file has, by its place in the table."""
+    rows = graded.table.select(["set", "row", "response_id", "verdict"]).to_pylist()
     places = {repr((row["set"], row["row"])): at for at, row in enumerate(rows)}
-    found: dict[int, tuple[int, str | None]] = {}  # by row: the line, and the label
+    found, lines = dict[int, str | None](), dict[int, int]()
     for number, line in _objects(path):
         if line.get("kind") == _FAILING:
             continue
         where, label = f"{path}, line {number}", line.get("label") or None
         at = places.get(repr((line.get("set"), line.get("row"))), -1)
-        if at < 0 or any(rows[at][name] != line.get(name) for name in names):
+        if at < 0 or any(value != line.get(name) for name, value in rows[at].items()):
             raise DataError("the row is not in this run", "give its own labels", where=where)
         if label not in (None, *LABELS):
             shown = ascii(label)[:40]
             raise DataError(f"label is {shown}", "write right, wrong or unsure", where=where)
         if at in found:
-            first = f"the row is on line {found[at][0]}, too"
+            first = f"the row is on line {lines[at]}, too"
             raise DataError(first, "label it once", where=where)
-        found[at] = number, label
+        found[at], lines[at] = label, number
     if not found:
         raise DataError(f"{path} has no rows to label", "give the file that an audit has written")
-    labels = Counter(label for _, label in found.values())
+    return found
+
+
+def labelled_errors(
+    labels: Mapping[int, str | None], graded: GradedRows, strata_N: Array
+) -> LabelledErrors:
+    """The error rates that follow from labels; rows that are not among them have none."""
+    verdicts = graded.table["verdict"].to_pylist()
     known, errors = Counter[int](), Counter[int]()
-    for at, (_, label) in found.items():
+    for at, label in labels.items():
         if label in ("right", "wrong"):
             known[strata_N[at]] += 1
-            errors[strata_N[at]] += (label == "right") != (rows[at]["verdict"] == RIGHT)
+            errors[strata_N[at]] += (label == "right") != (verdicts[at] == RIGHT)
     sizes = np.bincount(strata_N, minlength=len(STRATA)).tolist()
     counted = {n: Counted(sizes[at], known[at], errors[at]) for at, n in enumerate(STRATA)}
     right, wrong = ({n: counted[n] for n in names} for names in (RIGHT_STRATA, WRONG_STRATA))
-    return LabelledErrors(
-        known.total(),
-        labels["unsure"],
-        labels[None],
-        error_rate(counted),
-        error_rate(right),
-        error_rate(wrong),
-    )
+    given = Counter(labels.values())
+    rates = (error_rate(each) for each in (counted, right, wrong))
+    return LabelledErrors(known.total(), given["unsure"], given[None], *rates)
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -370,45 +387,21 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, found
 
 
-def _line(values: Mapping[str, Any]) -> str:
-    """JSON on one line, readable, in which nothing can change a terminal or the order of text."""
-    text = json.dumps(values, ensure_ascii=False, default=str)
-    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
-
-
-# --- Print the signs of reward hacking ------------------------------------------------
-
 _HEADING = "signs        "
 _INDENT = " " * len(_HEADING)
 
 
 def sign_lines(signs: Sequence[SignResult]) -> Iterator[str]:
-    """Yield the p-values of each set, what was found, and at which false alarm rate."""
-    sets, start = dict.fromkeys(each.set for each in signs), _HEADING
-    for name in sets:
-        of_set = [each for each in signs if each.set == name]
-        of = f"{_visible(name)}: " if name and len(sets) > 1 else ""
-        known = [
-            f"{_visible(each.name)} {p_text(each.p)}{' *' if each.alarm else ''}"
-            for each in of_set
-            if each.p is not None
-        ]
-        tested = f"p-values: {', '.join(known)}" if known else "no p-value could be computed"
-        yield f"{start}{of}{tested}"
-        start = _INDENT
-        without = [f"{_visible(each.name)}: {each.reason}" for each in of_set if each.p is None]
-        if without:
-            yield f"{_INDENT}no p-value of {', '.join(without)}"
-        for each in of_set:
-            if each.p is not None and each.reason:
-                yield f"{_INDENT}{_visible(each.name)}: {each.reason}"
-    for each in signs:
+    several = len({each.set for each in signs}) > 1
+    for at, each in enumerate(signs):
+        of = f" in {_visible(each.set)}" if several else ""
+        p = "no p-value" if each.p is None else f"p-value {p_text(each.p)}"
+        why = each.reason and f", {each.reason}"
         if each.alarm:
-            of = f" in {_visible(each.set)}" if len(sets) > 1 else ""
-            effect = f"p {p_text(each.p or 0.0)}, effect {each.effect:.2f}"
-            yield f"{_INDENT}* {_visible(each.name)}{of}: {effect}; rows: add --rows {_slug(each)}"
+            why = f", effect {each.effect:.2f} *; rows: add --rows {_slug(each)}"
+        yield f"{_INDENT if at else _HEADING}{_visible(each.name)}{of}: {p}{why}"
     if m := sum(each.p is not None for each in signs):
-        found = "found" if any(each.alarm for each in signs) else "nothing found"
+        found = "* found" if any(each.alarm for each in signs) else "nothing found"
         yield (
             f"{_INDENT}{found} at a family-wise false alarm rate of {ALPHA:.0%} (Holm over {m}): "
             f"of clean runs, at most 1 in {round(1 / ALPHA)} has an alarm"
@@ -416,11 +409,7 @@ def sign_lines(signs: Sequence[SignResult]) -> Iterator[str]:
 
 
 def sign_row_lines(signs: Sequence[SignResult], name: str) -> Iterator[str]:
-    """Yield the rows behind a sign, as JSON lines, those that add most to it first.
-
-    Raises:
-        DataError: there is no such sign.
-    """
+    """JSON lines of the rows of a sign, those that add most to it first."""
     known = dict.fromkeys(map(_slug, signs))
     wanted = name.replace(" ", "_")
     if wanted not in known:
@@ -428,7 +417,7 @@ def sign_row_lines(signs: Sequence[SignResult], name: str) -> Iterator[str]:
     for each in signs:
         if _slug(each) == wanted:
             for row in each.rows:
-                yield json.dumps({"response_id": row, "sign": each.name, "set": each.set})
+                yield as_json({"response_id": row, "sign": each.name, "set": each.set})
 
 
 def _slug(sign: SignResult) -> str:
@@ -439,13 +428,9 @@ def _visible(text: str) -> str:
     return visible(text, one_line=True)
 
 
-# --- Print what an audit of verdicts has found ----------------------------------------
-
-
 def agreement_lines(
     path: Path, graded: GradedRows, found: Agreement, no_answer: int
 ) -> Iterator[str]:
-    """Yield how often two verifiers agree."""
     rows, name = graded.table.num_rows, graded.verifier
     left_out = f", {graded.ungraded:,} not graded" if graded.ungraded else ""
     graded_by = f"{rows:,} responses graded by {name}{left_out}"
@@ -463,7 +448,7 @@ def agreement_lines(
 
 
 def formula_lines(graded: GradedRows) -> Iterator[str]:
-    """Yield how many right answers are only equal to a number, such as the question's formula."""
+    """How many right answers are only equal to a number, such as the question's formula."""
     operator = graded.by_math_verify_mapper
     if operator is None or operator.worked_out:
         return
@@ -480,14 +465,7 @@ def formula_lines(graded: GradedRows) -> Iterator[str]:
         )
 
 
-def sample_line(rows: int, output: Path) -> str:
-    """Return where the sample is."""
-    found = f"{rows:,} rows in {path_text(output)}"
-    return f'sample       {found}: set "label" to right, wrong or unsure'
-
-
 def error_lines(verifier: str, found: LabelledErrors | None) -> Iterator[str]:
-    """Error rates by labels; without labels, that there are none."""
     if found is None:
         yield "error rate   not known without labels: two verifiers may err alike"
         return
@@ -508,7 +486,6 @@ def error_lines(verifier: str, found: LabelledErrors | None) -> Iterator[str]:
 def metamorphic_lines(
     found: MetamorphicResult | None, verifier: str, listed: Path | None
 ) -> Iterator[str]:
-    """Rates of failed metamorphic checks."""
     if found is None:
         yield f"metamorphic  not computed: {verifier} is not math_verify_mapper"
         return

@@ -1,18 +1,21 @@
-"""Two tables of the same rows, row by row: what `whatif`, `ablate` and `diff` print."""
+"""Two tables of the same rows, and two recipes: what `whatif` and `diff` print."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ...operators.arrow_compute import pc
 from ...operators.groups import Array, Groups, average_ranks
-from ..console import listed
+from ..console import as_json, listed, path_text
+from ..recipe.recipe import Recipe
+from ..recipe.steps import Step
 from .figures import RowFigures, column_values, masked_tokens, row_figures
 from .rows import KEPT, RowTable
 
@@ -23,14 +26,11 @@ KINDS = ("gained", "lost", "flipped", "silenced", "woken", "unknown")
 
 
 class Comparison(NamedTuple):
-    """The rows of a base before and after."""
-
-    # response_id, prompt_id, step_before and step_after (the number of the step that dropped it,
-    # null where it is kept), reason_before, reason_after, reward_before, reward_after,
-    # advantage_before, advantage_after, masked_before and masked_after (the share of its tokens
-    # that does not train), and a bool for each of `KINDS`: gained and lost in the rows kept;
-    # flipped: the sign of the advantage; silenced, woken: to or from an advantage of 0; unknown: a
-    # model would have to be asked
+    # response_id, prompt_id; step, reason, reward, advantage and masked (the share of its tokens
+    # that does not train), each with `_before` and `_after`: the step is the number of the one that
+    # dropped the row, null where it is kept; and a bool for each of `KINDS`: gained and lost in the
+    # rows kept; flipped: the sign of the advantage; silenced, woken: to or from an advantage of 0;
+    # unknown: a model would have to be asked
     rows: pa.Table
     kept_in_both: int  # rows
     groups: tuple[int, int]  # how many were gained and lost
@@ -38,21 +38,12 @@ class Comparison(NamedTuple):
     # spread in both; NaN without any
     rank: float
     figures: tuple[RowFigures, RowFigures]  # before and after
-
-    def count(self, kind: str) -> int:
-        """Return how many rows are of one of `KINDS`."""
-        return int(pc.sum(self.rows[kind]).as_py() or 0)
-
-    def reasons(self, kind: str) -> dict[str, int]:
-        """Return why gained rows were dropped, or lost ones are, the most frequent reason first."""
-        column = self.rows[f"reason_{'before' if kind == 'gained' else 'after'}"]
-        counted = column.filter(self.rows[kind]).value_counts().to_pylist()
-        ordered = sorted(counted, key=lambda each: (-each["counts"], str(each["values"])))
-        return {str(each["values"]): each["counts"] for each in ordered}
+    counts: Mapping[str, int]  # rows, by `KINDS`
+    # why gained rows were dropped, and lost ones are, the most frequent reason first
+    reasons: Mapping[str, Mapping[str, int]]
 
 
 def compare(before: RowTable, after: RowTable) -> Comparison:
-    """Compare two tables of the same rows."""
     sides, groups = (before, after), before.groups
     was_N, is_N = (rows.kept_N for rows in sides)
     signs = [np.sign(np.nan_to_num(column_values(rows.table, "advantage"))) for rows in sides]
@@ -82,7 +73,17 @@ def compare(before: RowTable, after: RowTable) -> Comparison:
         (int((is_G & ~was_G).sum()), int((was_G & ~is_G & ~unknown_G).sum())),
         rank_correlation(groups, x_N, y_N, both_N),
         (row_figures(before), row_figures(after)),
+        {kind: int(each.sum()) for kind, each in kinds.items()},
+        {
+            kind: _counted(rows.table["reason"].filter(pa.array(kinds[kind])))
+            for kind, rows in zip(("gained", "lost"), sides, strict=True)
+        },
     )
+
+
+def _counted(reasons: pa.ChunkedArray) -> dict[str, int]:
+    counted = Counter(map(str, reasons.to_pylist()))
+    return dict(sorted(counted.items(), key=lambda each: (-each[1], each[0])))
 
 
 def rank_correlation(groups: Groups, x_N: Array, y_N: Array, used_N: Array) -> float:
@@ -103,8 +104,7 @@ def rank_correlation(groups: Groups, x_N: Array, y_N: Array, used_N: Array) -> f
 
 
 def advantages_text(found: Comparison) -> str:
-    """Return how many advantages change their sign, become 0 or are 0 no longer."""
-    flipped, silenced, woken = (found.count(kind) for kind in ("flipped", "silenced", "woken"))
+    flipped, silenced, woken = (found.counts[kind] for kind in ("flipped", "silenced", "woken"))
     return (
         f"of {found.kept_in_both:,} rows {flipped:,} change sign, "
         f"{silenced:,} become 0, {woken:,} are 0 no longer"
@@ -112,8 +112,8 @@ def advantages_text(found: Comparison) -> str:
 
 
 def reasons_text(found: Comparison, kind: str) -> str:
-    """Return why rows were gained or lost, in brackets; empty where none was."""
-    reasons = listed(found.reasons(kind))
+    """Why rows were gained or lost, in brackets; empty where none was."""
+    reasons = listed(found.reasons[kind])
     return f" ({reasons})" if reasons else ""
 
 
@@ -127,5 +127,52 @@ def json_lines(found: Comparison, kind: str, name: str = "") -> Iterator[str]:
     """Yield the rows of one of `KINDS`, as JSON lines, with the name of their set if it has one."""
     table = found.rows.filter(found.rows[kind]).drop_columns(list(KINDS))
     for row in table.to_pylist():
-        known = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}
-        yield json.dumps({"set": name, **known} if name else known)
+        yield as_json({"set": name, **row} if name else row)
+
+
+# --- Two recipes in words: the fields that differ --------------------------------------
+
+
+def recipe_differences(a: Recipe, b: Recipe) -> list[str]:
+    """Fields that differ, as `field old -> new`, defaults included.
+
+    Where the recipes write to, and what their project is called, is no difference.
+    """
+    return [*_differences("", _head(a), _head(b)), *changed_fields(a.steps, b.steps)]
+
+
+def changed_fields(old: Sequence[Step], new: Sequence[Step]) -> list[str]:
+    """The steps and fields that differ, as `step.field old -> new`, sorted."""
+    fields = [{step.name: step.operator.model_dump(mode="json") for step in x} for x in (old, new)]
+    lines = list(_differences("", *fields))
+    common = [[name for name in each if name in fields[0] and name in fields[1]] for each in fields]
+    return [*lines, "the order of steps"] if common[0] != common[1] else lines
+
+
+def _differences(path: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    for key in sorted(old.keys() | new.keys(), key=str):
+        name = f"{path}.{key}" if path else str(key)
+        was, now = old.get(key), new.get(key)
+        if key not in old:
+            yield f"{name} added" if isinstance(now, dict) else f"{name} added: {now}"
+        elif key not in new:
+            yield f"{name} left out"
+        elif isinstance(was, dict) and isinstance(now, dict):
+            yield from _differences(name, was, now)
+        elif was != now:
+            yield f"{name} {was} -> {now}"
+
+
+def _head(recipe: Recipe) -> dict[str, Any]:
+    """Paths are as commands print them, as that of a run has absolute ones."""
+    head: dict[str, Any] = recipe.head.model_dump(
+        mode="json", exclude={"project_name", "export_path", "process"}
+    )
+    if head["train"] is None:
+        del head["train"]
+    path = head.get("dataset_path")
+    if isinstance(path, str) and "://" not in path:
+        head["dataset_path"] = path_text(Path(path).absolute())
+    generated = head["generated_datasets"].items()
+    head["generated_datasets"] = {path_text(Path(x).absolute()): each for x, each in generated}
+    return head

@@ -18,7 +18,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +31,8 @@ from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ..console import path_text
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
-from .comparison import Comparison, compare
+from .comparison import Comparison, compare, recipe_differences
 from .figures import RowFigures, column_values, finite_mean, row_figures
-from .recipe_words import recipe_differences
 from .rows import RowTable, stored_rows
 from .stored import Stored, StoredSet
 
@@ -45,18 +44,13 @@ _SAME = 1e-9
 
 
 class Side(NamedTuple):
-    """One of the two that are compared."""
-
     path: Path  # as it was given
     recipe: Recipe  # as it is now, or as it ran
     stored: Stored | None  # None: the recipe has not been run
 
 
 class ComponentChange(NamedTuple):
-    """What a component adds to the mean reward in two sets, and why it adds more or less.
-
-    NaN where that is not known.
-    """
+    """What a component adds to the mean reward of two sets, why it adds more or less; or NaN."""
 
     added: tuple[float, float]  # its mean contribution in the one and the other
     by_values: float  # of the difference of `added`, what the change of its values makes
@@ -73,8 +67,6 @@ class PromptChange(NamedTuple):
 
 
 class SetDiff(NamedTuple):
-    """Two sets of rows."""
-
     names: tuple[str, str]  # of the two
     # why the dropped rows of each are not on file; empty where they are
     left_only: tuple[str, str]
@@ -91,10 +83,8 @@ class SetDiff(NamedTuple):
 
 
 def pairs(a: Stored, b: Stored) -> list[tuple[StoredSet, StoredSet]]:
-    """Return the sets to compare: of training runs, those of the last step that both have.
-
-    Of a training run beside a step or an export, its own last step.
-    """
+    """The sets to compare: of training runs, those of the last step that both have; beside a step
+    or an export, its own last step."""
     steps = [{one.training_step or 0 for one in each.sets} for each in (a, b)]
     if a.kind == b.kind == "training run":
         steps = [steps[0] & steps[1]] * 2
@@ -113,7 +103,7 @@ def pairs(a: Stored, b: Stored) -> list[tuple[StoredSet, StoredSet]]:
 
 
 def changed_recipe(a: Side, b: Side) -> list[str]:
-    """Return the fields that differ; of two training steps, as they were at these steps."""
+    """The fields that differ; of two training steps, as they were at these steps."""
     one, two = a.stored, b.stored
     if one is None or two is None or {one.kind, two.kind} != {"training step"}:
         return recipe_differences(a.recipe, b.recipe)
@@ -131,8 +121,15 @@ def changed_recipe(a: Side, b: Side) -> list[str]:
     return recipe_differences(*found)
 
 
+def diff_facts(a: Side, b: Side) -> dict[str, Any]:
+    """For `--json`: fields that differ, and sets, if both have been run."""
+    both = () if a.stored is None or b.stored is None else pairs(a.stored, b.stored)
+    sets = [set_diff(one, two, (a.path, b.path)) for one, two in both]
+    return {"recipe": changed_recipe(a, b), "sets": sets}
+
+
 def _as_it_was(step: Step) -> Step:
-    """Return a step whose weights, if they follow a schedule, are those of its progress."""
+    """A step whose weights, if they follow a schedule, are those of its progress."""
     operator = step.operator
     if not isinstance(operator, RewardSumMapper):
         return step
@@ -142,7 +139,6 @@ def _as_it_was(step: Step) -> Step:
 
 
 def set_diff(a: StoredSet, b: StoredSet, paths: tuple[Path, Path]) -> SetDiff:
-    """Return the differences of two sets."""
     x, y = stored_rows(a), stored_rows(b)
     figures = row_figures(x), row_figures(y)
     components = component_changes(x, y, [_weights(a), _weights(b)])
@@ -186,18 +182,14 @@ def component_changes(
 
 
 def by_chance(figures: tuple[RowFigures, RowFigures]) -> tuple[float, float]:
-    """Return the 95% interval of the difference of mean rewards by the spread between groups, as if
-    the two sets had different prompts."""
+    """The 95% interval of the difference of mean rewards, as if the two had different prompts."""
     before, after = figures
     half, gap = _Z95 * math.hypot(before.error, after.error), after.reward - before.reward
     return gap - half, gap + half
 
 
 def new_responses(before: Iterable[str | None], after: Iterable[str | None]) -> dict[str, int]:
-    """Return responses that are frequent in a set and absent from another, the most frequent first.
-
-    White space does not count; a response is a text, not a meaning.
-    """
+    """Responses that are frequent in one and absent from the other, whatever their white space."""
     old, new = (
         Counter(" ".join(text.split()) for text in texts if text is not None)
         for texts in (before, after)
@@ -212,13 +204,13 @@ def _responses(one: StoredSet) -> list[str | None]:
 
 
 def _name(path: Path, one: StoredSet) -> str:
-    """Return the path, with the name of the set where it is not that of a step."""
+    """The path, with the name of the set where it is not that of a step."""
     is_named = not one.name or path.name == f"{one.training_step:06d}"
     return path_text(path) if is_named else f"{path_text(path)}, {one.name}"
 
 
 def _common(a: RowTable, b: RowTable) -> Comparison | None:
-    """Return the comparison of the rows that are in both, in the order of the first."""
+    """The comparison of the rows that are in both, in the order of the first."""
     ids = [rows.table["response_id"].combine_chunks() for rows in (a, b)]
     places = pc.index_in(ids[0], value_set=ids[1], skip_nulls=True)
     if places.null_count == len(places):
@@ -243,11 +235,10 @@ def _rounded(rest: float) -> float:
 
 
 def _added(rows: RowTable, name: str) -> float:
-    """The mean contribution over kept rows with a reward; 0 where the component is not summed.
-
-    NaN where no contribution is known.
-    """
-    if not rows.has_contributions:
+    """The mean contribution over kept rows with a reward; 0 where the component is not summed, NaN
+    where none is known."""
+    columns = (rows.table[f"contribution_{name}"] for name in rows.components)
+    if all(column.null_count == len(column) for column in columns):
         return math.nan
     if f"contribution_{name}" not in rows.table.column_names:
         return 0.0

@@ -24,7 +24,6 @@ _WIDEST = 70
 
 
 def show_diff(a: Side, b: Side, command: str, console: Console) -> None:
-    """Print the differences of two recipes, and of their runs."""
     widen_log(console)
     lines = [f"{side:<13}{path_text(each.path)}" for side, each in zip("AB", (a, b), strict=True)]
     fields = changed_recipe(a, b) or ["the same: no field differs"]
@@ -42,7 +41,6 @@ def show_diff(a: Side, b: Side, command: str, console: Console) -> None:
 
 
 def show_diff_rows(a: Side, b: Side, kind: str) -> None:
-    """Print what a figure is made of, as JSON lines: rows, prompts or responses."""
     if a.stored is None or b.stored is None:
         return
     for one, two in pairs(a.stored, b.stored):
@@ -58,7 +56,6 @@ def show_diff_rows(a: Side, b: Side, kind: str) -> None:
 
 
 def show_set_diff(found: SetDiff, command: str, console: Console) -> None:
-    """Print the differences of two sets."""
     print_lines([*_heading(found), *_common_lines(found)], console)
     console.print(_figures(found))
     if found.components:
@@ -74,7 +71,6 @@ def _heading(found: SetDiff) -> Iterator[str]:
 
 
 def _common_lines(sets: SetDiff) -> Iterator[str]:
-    """Yield the rows that both sampled."""
     found = sets.common
     if found is None:
         yield "sampled      no response in both"
@@ -88,7 +84,7 @@ def _common_lines(sets: SetDiff) -> Iterator[str]:
     gained, lost = (
         f"- only in {side}"
         if why
-        else f"{found.count(kind):,} only in {side}{reasons_text(found, kind)}"
+        else f"{found.counts[kind]:,} only in {side}{reasons_text(found, kind)}"
         for side, kind, why in zip("BA", ("gained", "lost"), sets.left_only, strict=True)
     )
     yield f"sampled      {n:,} rows in both: {found.kept_in_both:,} kept in both, {gained}, {lost}"
@@ -136,7 +132,6 @@ def _components(found: SetDiff) -> Table:
 
 
 def _not_split(found: SetDiff) -> Iterator[str]:
-    """Yield of which sets it is not known what the components add."""
     for at, side in enumerate(found.figures):
         added = [each.added[at] for each in found.components.values()]
         if any(map(math.isnan, added)) and math.isfinite(side.reward):
@@ -160,7 +155,7 @@ def _details(found: SetDiff, command: str) -> Iterator[str]:
         shown = visible(text, one_line=True)
         cut = shown if len(shown) <= _WIDEST else f"{shown[:_WIDEST]}…"
         yield f"new in B     {n:,} rows: {cut}"
-    kinds = [kind for kind in KINDS if found.common is not None and found.common.count(kind)]
+    kinds = [kind for kind in KINDS if found.common is not None and found.common.counts[kind]]
     kinds += [kind for kind, some in (("prompts", found.moved), ("new", found.new)) if some]
     yield from details_lines(command, kinds)
 

@@ -37,8 +37,6 @@ from .stored import IDS
 if TYPE_CHECKING:
     from ...operators.servers.judged_mapper import RawAnswer
 
-# --- By which rule an answer was found, and where it stands in the response -----------
-
 
 def answer_evidence(table: pa.Table) -> dict[str, pa.Array]:
     """`found_by`, rules joined by commas, and `found_at`, such as `120:122`; texts."""
@@ -51,9 +49,6 @@ def answer_evidence(table: pa.Table) -> dict[str, pa.Array]:
     }
 
 
-# --- What a judge answered, as it came ------------------------------------------------
-
-
 @runtime_checkable
 class _KeepsRawAnswers(Protocol):
     """A `ScoringMapper`, whose module is not imported here: it loads a client of servers."""
@@ -62,11 +57,8 @@ class _KeepsRawAnswers(Protocol):
 
 
 def judge_evidence(operator: _KeepsRawAnswers, table: pa.Table) -> dict[str, pa.Array]:
-    """`raw_answer` where there is a score, `raw_failure` where there is none; texts.
-
-    A failure is the malformed answer, or the message of a request that got none. Both are null
-    where the cache of the judge does not have them.
-    """
+    """`raw_answer` where there is a score, else `raw_failure`: the malformed answer, or the message
+    of a request that got none. Both are null where the cache of the judge does not have them."""
     found = [(each and each.text, each and each.reason) for each in operator.raw_answers(table)]
     return {
         "raw_answer": pa.array([x if why is None else None for x, why in found], pa.string()),
@@ -74,15 +66,9 @@ def judge_evidence(operator: _KeepsRawAnswers, table: pa.Table) -> dict[str, pa.
     }
 
 
-# --- Which response of its group a response is most similar to ------------------------
-
-
 def diversity_evidence(operator: DiversityRewardMapper, table: pa.Table) -> dict[str, pa.Array]:
-    """`nearest_response_id`, `nearest_cosine` and `mean_cosine`, to the others of the group.
-
-    Null in rows without text, and where no other response of the group has any. A closed gate
-    withholds the reward, not the cosines.
-    """
+    """`nearest_response_id`, `nearest_cosine` and `mean_cosine`, to the others of the group that
+    have a text. A closed gate withholds the reward, not the cosines."""
     groups, n = Groups.of(table), table.num_rows
     texts = texts_of(table[operator.column])
     used_N = usable_texts(texts)
@@ -108,8 +94,6 @@ def diversity_evidence(operator: DiversityRewardMapper, table: pa.Table) -> dict
     }
 
 
-# --- Which row a deduplicator kept instead of one that it dropped ---------------------
-
 _MOST_PAIRS = 4_000_000
 """Pairs of texts that are compared, at most; they take about a second."""
 
@@ -119,9 +103,8 @@ def repeat_evidence(
 ) -> dict[str, pa.Array]:
     """`repeats`: the `response_id` of the row that stayed, or the `prompt_id` of the prompt.
 
-    Of several, it is the most similar one, and of those the first. Null in rows that stayed, and
-    where the row that stayed is not in the table: rows as the step had them, in order and in whole
-    groups.
+    Of several, it is the most similar one, and of those the first. The table has rows as the step
+    had them, in order and in whole groups.
     """
     name = "response_id" if operator.unit == "response" else "prompt_id"
     digest = operator.digest(table)
@@ -167,8 +150,6 @@ def _kept_instead(
     return found_N
 
 
-# --- What the values that a step wrote rest on: `evidence(step, rows)` ----------------
-
 _WITH_EVIDENCE = (
     MathVerifyMapper,
     _KeepsRawAnswers,
@@ -180,7 +161,6 @@ _WITH_EVIDENCE = (
 
 
 def evidence(step: Step, table: pa.Table, reasons: Any = None) -> Mapping[str, pa.Array]:
-    """The evidence of a step, by name, one value for each row; empty where it has none."""
     operator = step.operator
     if isinstance(operator, MathVerifyMapper):
         return answer_evidence(table)
@@ -198,12 +178,9 @@ def evidence(step: Step, table: pa.Table, reasons: Any = None) -> Mapping[str, p
 
 
 def evidence_of_rows(parts: Sequence[AppliedStep], rows: Sequence[Array]) -> Mapping[str, pa.Array]:
-    """Return the evidence of some rows that a step had, those of each part after another.
+    """The evidence of some rows that a step had, those of each part after another.
 
     The rows are those that the step is about, ascending, with whatever they are compared with.
-
-    Raises:
-        RejuiceError: what is on file does not fit the step.
     """
     step = parts[0].step
     # A question of an evaluation set may be in a row of any kind.
@@ -223,7 +200,7 @@ def evidence_of_rows(parts: Sequence[AppliedStep], rows: Sequence[Array]) -> Map
 
 
 def seen_by(applied: AppliedStep, rows: Array) -> pa.Table:
-    """Return some of the rows that a step had, for `evidence`: the ids, and what the step reads."""
+    """The ids of some rows that a step had, and what it reads."""
     names = [name for name in IDS if name in applied.before.column_names]
     wanted = dict.fromkeys((*names, *applied.step.operator.reads()))
     return applied.before.select(wanted).take(pa.array(rows))

@@ -42,18 +42,12 @@ from .evidence import evidence_of_rows
 from .page.build import last_text
 from .stored import IDS, Stored, StoredSet
 
-# --- The evidence of one row in lines -------------------------------------------------
-
 _MOST_SEARCHED = 20_000
 """Rows that are compared with a dropped one; of more, only those of its prompt."""
 
 
 def evidence_lines(applied: AppliedStep, row: int, *, most: int = 300) -> list[str]:
-    """Return what a step's values of a row rest on, a line for each; empty where there is nothing.
-
-    Raises:
-        RejuiceError: what is on file does not fit the step.
-    """
+    """What a step's values of a row rest on, a line for each; none where there is nothing."""
     own = matching_rows(applied.step.operator, applied.before)
     if row not in own:
         return []
@@ -95,11 +89,8 @@ def _cut(text: str, most: int | None) -> str:
     return f"{shown[:most]}… ({len(text):,} characters)" if is_long else shown
 
 
-# --- How the reward and the advantage of one row come about, in lines -----------------
-
-
 def sum_lines(applied: AppliedStep, row: int) -> list[str]:
-    """Return the terms of a reward, or the rewards that an advantage compares; else nothing."""
+    """The terms of a reward, or the rewards that an advantage compares; else nothing."""
     operator = applied.step.operator
     if row not in matching_rows(operator, applied.before):
         return []
@@ -175,13 +166,11 @@ class RowPath(NamedTuple):
 
     @property
     def dropped_by(self) -> AppliedStep | None:
-        """The step that dropped it; None: it is left."""
         last = len(self.places) - 1
         return self.steps[last] if last < len(self.steps) else None
 
     @property
     def end(self) -> Frame:
-        """The last rows that it is among, at the last of `places`."""
         last = len(self.places) - 1
         return self.steps[last - 1].after if last else self.source
 
@@ -193,11 +182,6 @@ class RowPath(NamedTuple):
 
 
 def row_paths(one: StoredSet, name: str, row: str) -> Iterator[RowPath]:
-    """Yield the rows of a set that an id names.
-
-    Raises:
-        DataError: what the steps did is not on file.
-    """
     # A row that a step added may be in any part.
     for part in _parts(one, name, row) or range(one.parts):
         first_row = sum(one.source(before).num_rows for before in range(part))
@@ -246,7 +230,7 @@ def _number(row: str) -> int | None:
 
 
 def _places(steps: Sequence[AppliedStep], end: int) -> tuple[int, ...]:
-    """The places before each of the steps of the row that is at `end` after the last, and that."""
+    """Before each of the steps, of the row that is at `end` after the last, and that."""
     places = [end]
     for each in reversed(steps):
         rows = surviving_rows(each.result.change, each.result.rows_in)
@@ -262,22 +246,21 @@ _PACKED = 120
 _SHORT = re.compile(r"\S+(?: =|:) \S{1,40}")
 
 
-def row_lines(path: RowPath, *, everything: bool = False, as_above: bool = False) -> list[str]:
+def row_lines(path: RowPath, *, everything: bool = False, dataset: bool = True) -> list[str]:
     """Where a row comes from, what each step wrote, on what that rests, and where the row ends.
 
-    `as_above`: what the dataset has in its row was shown for another response.
+    Without `dataset`, what its row there has was shown for another response.
     """
-    widest, pack = (None, list) if everything else (_WIDEST, _packed)
     ids = ((name, path.value(name)) for name in IDS)
     lines = [f"{name} {visible(found, one_line=True)}" for name, found in ids if found is not None]
+    widest, pack = (None, list) if everything else (_WIDEST, _packed)
     if path.number is not None:
-        lines.append(f"{_origin(path.one)}, row {path.number:,}{', as above' if as_above else ''}")
-        if not as_above:
-            lines += pack(_values(path.source, path.places[0], path.source.column_names, widest))
-            lines += _turns(path.source, path.places[0])
-            lines += _choice_lines(path, everything)
-    lines += _step_lines(path, everything)
-    lines.append(end_of(path))
+        lines.append(f"{_origin(path.one)}, row {path.number:,}")
+    if path.number is not None and dataset:
+        lines += pack(_values(path.source, path.places[0], path.source.column_names, widest))
+        lines += _turns(path.source, path.places[0])
+        lines += _choice_lines(path, everything)
+    lines += [*_step_lines(path, everything), end_of(path)]
     if path.dropped_by is not None:
         lines += evidence_lines(path.dropped_by, path.places[-1])
     return lines
@@ -325,7 +308,6 @@ def _origin(one: StoredSet) -> str:
 
 
 def end_of(path: RowPath) -> str:
-    """Return where a row is, or what dropped it and why."""
     if (last := path.dropped_by) is not None:
         slug = _reason(path)
         meaning = last.step.operator.reasons.get(slug)
@@ -343,12 +325,11 @@ def _reason(path: RowPath) -> str:
 
 
 def quoted(text: str) -> str:
-    """On one line, with line breaks and spaces visible."""
     return visible(json.dumps(text, ensure_ascii=False))
 
 
 def _by_training(path: RowPath) -> str:
-    """Return why training itself dropped a row that all steps have left; empty: it did not."""
+    """Why training itself dropped a row that all steps have left; empty: it did not."""
     decisions = path.one.decisions()
     steps = {each.step.name for each in path.steps}
     own = decisions.filter(pc.equal(decisions["row_id"], pa.scalar(path.value("response_id"))))
@@ -411,7 +392,6 @@ def _value(frame: Frame, name: str, row: int, widest: int | None) -> str:
 # --- Several rows, such as the responses to a prompt, as a table ----------------------
 
 _SHOWN = ("verdict", "reward", "advantage")
-_OWN_ID = re.compile("[0-9a-f]{32}")
 _ID_LENGTH = 8
 _NARROWEST = 20
 
@@ -475,21 +455,16 @@ def _meanings(found: Sequence[RowPath]) -> Iterator[str]:
 
 
 def _short_ids(found: Sequence[RowPath]) -> list[str]:
-    """An id of each row; of the hashes that rejuice makes, as much as tells them apart."""
+    """As much of the id of each row as tells them apart."""
     ids = [str(path.value("response_id") or path.value("prompt_id") or "") for path in found]
     short = [each[:_ID_LENGTH] for each in ids]
-    if all(map(_OWN_ID.fullmatch, ids)) and len({*short}) == len(ids):
-        ids = short
-    return [visible(each, one_line=True) for each in ids]
+    return [visible(x, one_line=True) for x in (short if len({*short}) == len(ids) else ids)]
 
-
-# --- The text that `rejuice explain` prints -------------------------------------------
 
 _MOST_ROWS = 64
 
 
 def explain_recipe(recipe: Recipe) -> str:
-    """Return each step with its scope, its fields and the columns it reads and writes."""
     lines = [f"{recipe.head.dataset_spec} -> {recipe.head.export_path}", ""]
     for step in recipe.steps:
         operator, has_code = step.operator, not isinstance(step.operator, StoredOperator)
@@ -526,7 +501,7 @@ def _fields(operator: Operator) -> dict[str, Any]:
 def explain_row(
     stored: Stored, row: str, *, everything: bool = False, in_python: bool = False
 ) -> str:
-    """Return what each step did to a row, from the dataset to its end.
+    """What each step did to a row, from the dataset to its end.
 
     Of several rows there is a line for each. Of a training run, the last step that has it counts.
 
@@ -539,24 +514,55 @@ def explain_row(
     Raises:
         DataError: what the steps did is not on file, or no row has that id.
     """
-    latest = sorted(stored.sets, key=lambda one: (-(one.training_step or 0), one.kind))
+    found, others = _named(stored, row, None if everything else _MOST_ROWS + 1)
+    if found:
+        return "".join([_text(stored, found, everything, in_python), *_also_in(others, found[0])])
+    with suppress(RejuiceError, OSError, pa.ArrowException):  # What it takes may be gone.
+        for path in _not_chosen(_latest(stored)[0], row):
+            return "\n".join(_lines_of_prompt(path, everything)) + "\n"
+    raise _not_found(row)
+
+
+def explain_facts(stored: Stored, row: str) -> list[dict[str, Any]]:
+    """For `--json`: each row that an id names, with its history in lines."""
+    found, _ = _named(stored, row, None)
+    if not found:
+        raise _not_found(row)
+    return [
+        {
+            **{name: path.value(name) for name in (*IDS, *_SHOWN, "response")},
+            "set": path.one.name,
+            "row": path.number,
+            "fate": _fate(path),
+            "history": row_lines(path, everything=True),
+        }
+        for path in found
+    ]
+
+
+def _latest(stored: Stored) -> list[StoredSet]:
+    return sorted(stored.sets, key=lambda one: (-(one.training_step or 0), one.kind))
+
+
+def _named(stored: Stored, row: str, most: int | None) -> tuple[list[RowPath], list[str]]:
+    """The rows of a set that an id names, and the other sets that have them."""
+    latest = _latest(stored)
+    if not latest:
+        raise DataError(f"{stored.path} has no step on file", "give a run that has ended a step")
     for name in (*IDS, ROW):
         with_row = [one for one in latest if has_row(one, name, row)]
         for one in with_row or latest:
-            found = list(islice(row_paths(one, name, row), None if everything else _MOST_ROWS + 1))
-            if found:
-                others = [other.name for other in with_row if other is not one]
-                text = _text(stored, found, everything, in_python)
-                return "".join([text, *_also_in(others, one)])
+            if found := list(islice(row_paths(one, name, row), most)):
+                return found, [other.name for other in with_row if other is not one]
     if _number(row) is not None:
         n = sum(int(latest[0].source(part).num_rows) for part in range(latest[0].parts))
         found_rows = f"{_origin(latest[0])} has {n:,} rows, and no {row}"
         raise DataError(found_rows, f"give a number from 1 to {n:,}")
-    for one in latest[:1]:
-        with suppress(RejuiceError, OSError, pa.ArrowException):  # What it takes may be gone.
-            for path in _not_chosen(one, row):
-                return "\n".join(_lines_of_prompt(path, everything)) + "\n"
-    raise DataError(f"no row has an id that begins with '{visible(row)}'", "see the export's ids")
+    return [], []
+
+
+def _not_found(row: str) -> DataError:
+    return DataError(f"no row has an id that begins with '{visible(row)}'", "see the export's ids")
 
 
 def _not_chosen(one: StoredSet, row: str) -> Iterator[RowPath]:
@@ -578,7 +584,12 @@ def _lines_of_prompt(path: RowPath, everything: bool) -> list[str]:
 
 def _text(stored: Stored, found: list[RowPath], everything: bool, in_python: bool) -> str:
     if everything:
-        return "\n".join(_whole_histories(found))
+        numbers = [path.number for path in found]
+        texts = [
+            row_lines(path, everything=True, dataset=path.number not in numbers[:at])
+            for at, path in enumerate(found)
+        ]
+        return "\n".join("\n".join(lines) + "\n" for lines in texts)
     if len(found) == 1:
         return "\n".join(row_lines(found[0])) + "\n"
     shown = sorted(found[:_MOST_ROWS], key=lambda path: (path.number or math.inf, path.places))
@@ -596,15 +607,6 @@ def _text(stored: Stored, found: list[RowPath], everything: bool, in_python: boo
     return "\n".join(lines) + "\n"
 
 
-def _whole_histories(found: Sequence[RowPath]) -> Iterator[str]:
-    """Yield each row in full; what the dataset has is there once for the responses to a prompt."""
-    shown = set[int | None]()
-    for path in found:
-        as_above = path.number in shown and path.number is not None
-        yield "\n".join(row_lines(path, everything=True, as_above=as_above)) + "\n"
-        shown.add(path.number)
-
-
 def _command(stored: Stored, path: RowPath, row: str) -> str:
     words = [path_text(stored.path)]
     if stored.kind == "training run":
@@ -613,7 +615,7 @@ def _command(stored: Stored, path: RowPath, row: str) -> str:
     return f"rejuice explain {shlex.join(words)}"
 
 
-def _also_in(others: list[str], one: StoredSet) -> Iterator[str]:
+def _also_in(others: list[str], path: RowPath) -> Iterator[str]:
     if others:
         listed = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
-        yield f"this is {one.name}; also in {listed}: add --steps NUMBER\n"
+        yield f"this is {path.one.name}; also in {listed}: add --steps NUMBER\n"

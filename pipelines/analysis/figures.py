@@ -14,7 +14,7 @@ mass is the weight in front of grad log p under token-mean, and no norm of a gra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -43,8 +43,6 @@ class HistogramFigures(NamedTuple):
 
 
 class GroupFigures(NamedTuple):
-    """Groups that have responses, by their verdicts."""
-
     groups: int
     all_right: int
     all_wrong: int
@@ -56,15 +54,13 @@ class GroupFigures(NamedTuple):
 
     @property
     def share_without_signal(self) -> float:
-        """The share of groups without signal; NaN without any group, and where it is not known."""
+        """NaN without any group, and where it is not known."""
         if self.without_signal is None or not self.groups:
             return np.nan
         return self.without_signal / self.groups
 
 
 class ComponentFigures(NamedTuple):
-    """A reward component: its values, and what it does to the advantages."""
-
     n: int
     missing: Mapping[str, int]
     mean: float
@@ -76,8 +72,6 @@ class ComponentFigures(NamedTuple):
 
 
 class SourceFigures(NamedTuple):
-    """The rows of one `data_source`, as they were sampled."""
-
     prompts: int  # with responses
     responses: int
     pass_rate: float  # the mean over prompts; NaN: nothing was graded
@@ -87,10 +81,7 @@ class SourceFigures(NamedTuple):
 
 
 class Headline(NamedTuple):
-    """What a set is worth as it was sampled: its accuracy, and pass@k; over prompts, axis P.
-
-    Where the rows that were dropped are not on file, neither is known.
-    """
+    """A set as it was sampled; not known where the rows that were dropped are not on file."""
 
     prompts: int  # with responses
     responses: tuple[int, int]  # the fewest and the most to one of them
@@ -103,8 +94,6 @@ class Headline(NamedTuple):
 
 
 class SetFigures(NamedTuple):
-    """Everything that a page, a report and a preview print of a set."""
-
     funnel: tuple[StepReport, ...]
     headline: Headline
     groups: GroupFigures
@@ -120,13 +109,8 @@ class SetFigures(NamedTuple):
     sources: Mapping[str, SourceFigures] = {}
     """By `data_source`, where there are several."""
 
-    def as_json(self) -> dict[str, Any]:
-        """Plain lists and dicts; a number that is not known is NaN, which JSON writes as null."""
-        return {name: _plain(each) for name, each in self._asdict().items()}
-
 
 def set_figures(rows: RowTable, funnel: Sequence[StepReport]) -> SetFigures:
-    """Return the figures of a set."""
     table, groups, lengths_N = rows.table, rows.groups, rows.lengths_N
     shares = component_shares(rows, lengths_N)
     values = [column_values(table, f"reward_{name}") for name in rows.components]
@@ -146,12 +130,12 @@ def set_figures(rows: RowTable, funnel: Sequence[StepReport]) -> SetFigures:
 
 
 def source_figures(rows: RowTable) -> dict[str, SourceFigures]:
-    """Return figures by `data_source`, the names in order; empty where there are not some few."""
+    """By `data_source`; empty where there are not some few."""
     return {name: _source(rows, is_own) for name, is_own in few_sources(rows.table).items()}
 
 
 def few_sources(table: pa.Table) -> dict[str, pa.ChunkedArray]:
-    """Return which rows are of each `data_source`, by name; empty unless there are some few."""
+    """Which rows are of each `data_source`; empty unless there are some few."""
     if "data_source" not in table.column_names or pa.types.is_nested(table["data_source"].type):
         return {}
     sources = table["data_source"].cast(pa.string())
@@ -179,7 +163,6 @@ def _source(rows: RowTable, is_own: pa.ChunkedArray) -> SourceFigures:
 
 
 def source_lines(sources: Mapping[str, SourceFigures]) -> list[str]:
-    """Return a line for each source; nothing where there are not several."""
     found = []
     for name, each in sources.items():
         line = f"source {name}: {each.prompts:,} prompts, {each.responses:,} responses; pass rate "
@@ -191,10 +174,7 @@ def source_lines(sources: Mapping[str, SourceFigures]) -> list[str]:
 
 
 def group_figures(rows: RowTable) -> GroupFigures:
-    """Return how many groups are all right, all wrong or mixed, and their pass rates.
-
-    Only groups with responses count: verification prompts, which a step adds, have none yet.
-    """
+    """Only groups with responses count: verification prompts, which a step adds, have none yet."""
     groups = rows.groups
     rates_G, right_G, wrong_G = pass_rates(rows)
     known_G, sampled_G = right_G + wrong_G > 0, groups.sum(rows.has_response_N) > 0
@@ -224,7 +204,6 @@ def pass_rates(rows: RowTable) -> tuple[Array, Array, Array]:
 
 
 def headline(rows: RowTable) -> Headline:
-    """Return the accuracy of a set with its 95% interval, and pass@k by `pass_at_k`."""
     sampled_G = rows.groups.sum(rows.lengths_N >= 0)
     sampled_G = sampled_G[sampled_G > 0]
     rates_G, right_G, wrong_G = pass_rates(rows)
@@ -242,8 +221,6 @@ def headline(rows: RowTable) -> Headline:
 
 
 class ComponentShare(NamedTuple):
-    """What a component has of the advantages of a set; see the head of this file."""
-
     variance: float
     mass: float
 
@@ -278,7 +255,6 @@ def component_advantages(rows: RowTable) -> dict[str, Array]:
 
 
 def component_shares(rows: RowTable, lengths_N: Array) -> dict[str, ComponentShare]:
-    """The shares of components in the advantages of kept rows; NaN where parts are not known."""
     advantage_N = column_values(rows.table, "advantage")
     used_N = np.isfinite(advantage_N) & rows.kept_N
     full_N = np.where(used_N, advantage_N, 0.0)
@@ -313,7 +289,6 @@ class RowFigures(NamedTuple):
 
 
 def row_figures(rows: RowTable) -> RowFigures:
-    """Return the figures of some rows."""
     table, groups, kept_N, lengths_N = rows.table, rows.groups, rows.kept_N, rows.lengths_N
     reward_N, advantage_N = (
         np.where(kept_N, column_values(table, name), np.nan) for name in ("reward", "advantage")
@@ -375,8 +350,7 @@ def correlation(columns: Sequence[Array]) -> Array:
             both = np.isfinite(first) & np.isfinite(second)
             x, y = first[both], second[both]
             if len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0:
-                x, y = x - x.mean(), y - y.mean()
-                found[at, other] = float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))
+                found[at, other] = np.corrcoef(x, y)[0, 1]
     return found
 
 
@@ -386,37 +360,21 @@ def _centred(groups: Groups, values_N: Array, valid_N: Array) -> Array:
 
 
 def column_values(table: pa.Table, name: str) -> Array:
-    """Return a column of a `RowTable` as float64[N], NaN for null."""
+    """Float64[N], NaN for null."""
     return np.array(pc.fill_null(table[name], np.nan), np.float64)
 
 
 def masked_tokens(table: pa.Table) -> Array:
-    """Return the share of each row's tokens that is masked, by weights of tokens or of the row.
-
-    Args:
-        table: that of a `RowTable`.
-    """
+    """The share of each row's tokens that is masked, by weights of tokens or of the row."""
     of_tokens_N = np.nan_to_num(column_values(table, "masked_tokens"))
     return np.where(column_values(table, "loss_weight") == 0, 1.0, of_tokens_N)
 
 
 def finite_mean(values: Array) -> float:
-    """Return the mean of the numbers that are known, NaN without any."""
+    """NaN where no number is known."""
     known = values[np.isfinite(values)]
     return float(known.mean()) if len(known) else np.nan
 
 
 def _finite(values: Array) -> Array:
     return values[np.isfinite(values)]
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "_asdict"):
-        value = value._asdict()
-    if isinstance(value, StepReport):
-        return value.model_dump(mode="json")
-    if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return [_plain(each) for each in value] if isinstance(value, tuple) else value

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from rich.console import Console
 from rich.text import Text
 
 from ...operators import RejuiceError
+from ...operators.arrow_compute import pc
 from ...operators.logs import visible
 from ..console import LOG_WIDTH, figures_table, listed, path_text, print_lines, widen_log
 from ..dataset.files import run_folder
@@ -19,17 +22,19 @@ from ..engine.match_log import unmatched_lines
 from ..engine.report import (
     MISSING,
     NEW_ROW,
+    AuditLog,
     Report,
+    StepLog,
     StepReport,
     decided_rows,
     masked_by,
 )
+from ..engine.steps import AppliedStep
 from ..recipe.steps import gives_credit
-from .figures import set_figures, source_figures, source_lines
+from .figures import SetFigures, set_figures, source_figures, source_lines
 from .no_signal import no_signal_of_report, no_signal_of_sets
-from .rows import RowTable, joined_rows, stored_rows
-from .set_funnel import set_funnel
-from .stored import SetKind, Stored, StoredSet, open_stored
+from .rows import BY_TRAINING, RowTable, joined_rows, stored_rows
+from .stored import SetKind, Stored, StoredSet, open_stored, span_text
 
 # --- Print the funnel of a run: rows in, dropped and out, step by step ----------------
 
@@ -42,14 +47,12 @@ _MOST_MESSAGES = 3
 
 
 def show_end_of_run(report: Report, console: Console) -> None:
-    """Print what a run prints when it has ended."""
     if not console.quiet:
         show_funnel(report, console)
         show_sources(to_path(report.export_path), console)
 
 
 def show_funnel(report: Report, console: Console, path: AnyPath | None = None) -> None:
-    """Print how many rows reached each step, how many remained, and why the others were dropped."""
     widen_log(console)
     print_steps(report.project_name, report.steps, console)
     lines = (*missing_line(_missing_counts(report)), *_closing(report))
@@ -58,7 +61,6 @@ def show_funnel(report: Report, console: Console, path: AnyPath | None = None) -
 
 
 def show_sources(path: AnyPath, console: Console) -> None:
-    """Print the pass rate and the reward of each `data_source` of a run, where it has several."""
     try:
         sets = open_stored(path).sets
         bases = [one.base(0).column_names for one in sets if one.parts]
@@ -71,7 +73,7 @@ def show_sources(path: AnyPath, console: Console) -> None:
 
 
 def print_steps(title: str, steps: Sequence[StepReport], console: Console) -> None:
-    """Print a line for each step; in a narrow terminal drop reasons are below the table."""
+    """A line for each step; in a narrow terminal drop reasons are below the table."""
     is_narrow = console.width < LOG_WIDTH
     # Names and values are the user's: in a `Text`, brackets are not rich's markup.
     headings = ("rows in", "added", "dropped", "rows out", "seconds")
@@ -98,7 +100,6 @@ def print_steps(title: str, steps: Sequence[StepReport], console: Console) -> No
 
 
 def missing_line(missing: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    """Yield why rewards are missing, if any is: by component, how many for each reason."""
     by_component = [f"{name}: {listed(counts)}" for name, counts in missing.items()]
     if by_component:
         yield f"missing rewards: {'; '.join(by_component)}"
@@ -136,7 +137,6 @@ def _closing(report: Report) -> Iterator[str]:
 
 
 def _logged(step: StepReport) -> Iterator[str]:
-    """What Data-Juicer has logged while it did the work of a step, a line for each message."""
     for message, n in list(step.logged.items())[:_MOST_MESSAGES]:
         times = "once" if n == 1 else f"{n:,} times"
         yield f"{step.step}: Data-Juicer logged {times}: {message}"
@@ -147,10 +147,7 @@ def _logged(step: StepReport) -> Iterator[str]:
 
 
 def _details(step: StepReport) -> str:
-    """Return how many rows a step is about, what was retried, the columns written, and its notes.
-
-    Columns with a single value are left out, unless they are what a row is graded by.
-    """
+    """Columns with a single value are left out, unless they are what a row is graded by."""
     where = step.matched is not None
     parts = [f"applied to {step.matched:,} of {step.rows_in:,} rows"] if where else []
     parts += [f"retried: {step.retried:,}"] if step.retried else []
@@ -179,21 +176,67 @@ def _figures(figures: Mapping[str, Any], *, with_single: bool) -> str:
     return f"missing {null:,}" if with_single and null else ""
 
 
-# --- Print what became of the rows of a training run, or of one of its steps ----------
+# --- What became of the rows of a training run, or of one of its steps ----------------
+
+TRAINING = "training"
+"""The name in decisions of what training itself drops, such as groups that are too many."""
+
+
+def set_funnel(rows: RowTable, applied: Iterable[AppliedStep]) -> list[StepReport]:
+    """What steps did to each part of some sets; seconds are 0: they are not on file."""
+    log = AuditLog()
+    for each in applied:
+        entry, result = log.step(each.step.name), each.result
+        entry.count(result.rows_in, result.change, result.seconds, result.summary)
+        entry.match(each.step.operator, each.before)
+    found = [entry.report() for entry in log.steps.values()]
+    by_training = rows.table.filter(pc.equal(rows.table["fate"], BY_TRAINING))["reason"]
+    if not len(by_training):
+        return found
+    own, kept = StepLog(TRAINING), int(rows.kept_N.sum())
+    own.rows_in, own.rows_out = kept + len(by_training), kept
+    own.dropped = Counter(map(str, by_training.to_pylist()))
+    return [*found, own.report()]
+
+
+class KindFigures(NamedTuple):
+    """All sets of a kind together, without those that have not what steps did on file."""
+
+    sets: Sequence[StoredSet]
+    rows: RowTable
+    figures: SetFigures
+
+
+def figures_by_kind(stored: Stored) -> dict[SetKind, KindFigures]:
+    found = dict[SetKind, KindFigures]()
+    for kind in get_args(SetKind):
+        sets = [one for one in stored.sets if one.kind == kind and not one.incomplete]
+        if sets:
+            rows = joined_rows([stored_rows(one) for one in sets])
+            parts = (one.applied(part) for one in sets for part in range(one.parts))
+            funnel = set_funnel(rows, chain.from_iterable(parts))
+            found[kind] = KindFigures(sets, rows, set_figures(rows, funnel))
+    return found
+
+
+def report_facts(stored: Stored) -> dict[str, Any]:
+    """For `--json`."""
+    found = {str(kind): each.figures for kind, each in figures_by_kind(stored).items()}
+    left_out = {one.name: one.incomplete for one in stored.sets if one.incomplete}
+    return {**found, "left_out": left_out, "steps": stored.points}
 
 
 def show_training(stored: Stored, console: Console) -> int:
-    """Print the funnel, groups, components and missing rewards of all sets of each kind together.
-
-    Returns:
-        How many rows are left.
-    """
+    """Print the funnel, groups, components and missing rewards; how many rows are left."""
     widen_log(console)
     kept = 0
-    for kind in get_args(SetKind):
-        sets = [one for one in stored.sets if one.kind == kind]
-        if sets:
-            kept += _show_kind(kind, sets, console)
+    for kind, (sets, rows, figures) in figures_by_kind(stored).items():
+        print_steps(span_text([one.name for one in sets]), figures.funnel, console)
+        print_lines((*_lines(kind, sets, rows, figures), *no_signal_of_sets(sets, rows)), console)
+        kept += int(rows.kept_N.sum())
+    for one in (one for one in stored.sets if one.incomplete):
+        print_lines([f"left out: {one.incomplete}"], console)
+        kept += int(one.final().num_rows)
     if not stored.sets:
         train = stored.read_recipe().head.train
         off = train is not None and not train.keep_rollouts
@@ -203,25 +246,10 @@ def show_training(stored: Stored, console: Console) -> int:
     return kept
 
 
-def _show_kind(kind: SetKind, sets: Sequence[StoredSet], console: Console) -> int:
-    known, kept = [one for one in sets if not one.incomplete], 0
-    if known:
-        names = known[0].name if len(known) == 1 else f"{known[0].name} to {known[-1].name}"
-        rows = joined_rows([stored_rows(one) for one in known])
-        applied = (each for one in known for part in range(one.parts) for each in one.applied(part))
-        print_steps(names, set_funnel(rows, applied), console)
-        print_lines((*_lines(kind, known, rows), *no_signal_of_sets(known)), console)
-        kept = int(rows.kept_N.sum())
-    for one in sets:
-        if one.incomplete:
-            print_lines([f"left out: {one.incomplete}"], console)
-            kept += int(one.final().num_rows)
-    return kept
-
-
-def _lines(kind: SetKind, sets: Sequence[StoredSet], rows: RowTable) -> Iterator[str]:
+def _lines(
+    kind: SetKind, sets: Sequence[StoredSet], rows: RowTable, figures: SetFigures
+) -> Iterator[str]:
     """Groups, and each component: its mean, its share of the advantages, and why it is missing."""
-    figures = set_figures(rows, ())
     groups = figures.groups
     yield f"{rows.kept_N.sum():,} of {rows.table.num_rows:,} {kind} left"
     signal = f"{groups.without_signal:,} without signal"

@@ -8,8 +8,7 @@ counts with what it had by then, so that the finding depends on neither chunks n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +22,8 @@ from ..console import listed
 from ..dataset.remote import AnyPath
 from ..engine.report import ColumnFigures, Report
 from .figures import column_values
-from .rows import RowTable, row_table
+from .rows import RowTable, joined_rows, stored_rows, written_values
 from .stored import StoredSet, open_stored
-from .verdicts import as_graded
 
 _CAUSES = ("unused", "wrong", "right", "missing", "same", "alone")
 """What a group lacks: `unused` has responses that differ; `same`, no verdicts but equal rewards."""
@@ -56,76 +54,88 @@ def no_signal_of_report(report: Report, path: AnyPath) -> Iterator[str]:
             yield f"No group has a signal: all advantages are 0{counts and f' ({counts})'}."
 
 
-def no_signal_of_sets(sets: Sequence[StoredSet]) -> Iterator[str]:
-    """Yield a line about sets; of those without what steps did on file, the rows left count.
+def no_signal_of_sets(sets: Sequence[StoredSet], rows: RowTable | None = None) -> Iterator[str]:
+    """Yield a line about sets, of which `rows` are the rows of all.
 
     Raises:
         RejuiceError: files are gone or damaged.
     """
-    steps = [step for one in sets for step in one.steps]
-    writers = {name: step.name for step in steps for name in step.operator.writes()}
+    writers = {
+        name: step.name for one in sets for step in one.steps for name in step.operator.writes()
+    }
     decisive = next((name for name in _DECISIVE if name in writers), None)
-    if decisive is None:
+    if decisive is None or not any(one.parts for one in sets):
         return
-    found = _Counts(Counter(), Counter(), Counter(), Counter())
-    for one in sets:
-        for part in _parts(one):
-            rows = row_table(one.base(part), () if one.incomplete else one.applied(part))
-            if not found.add(rows, decisive):
-                return
-    cause = max(_CAUSES, key=lambda each: found.causes[each])
+    rows = rows or joined_rows([stored_rows(one) for one in sets])
+    causes = _causes(rows, decisive)
+    cause = max(_CAUSES, key=lambda each: causes[each])
     # Where each prompt has one response and no step compares them, nothing is amiss.
-    if found.causes[cause] and (cause != "alone" or decisive == "advantage"):
-        groups, of_all = found.causes[cause], found.causes.total()
-        some = "" if groups == of_all else f"in {groups:,} of {of_all:,} groups "
-        yield f"No group has a signal: {some}{_why(cause, found, writers, sets)}"
+    if not causes[cause] or (cause == "alone" and decisive != "advantage"):
+        return
+    of_all, last = causes.total(), writers[decisive]
+    some = f"in {causes[cause]:,} of {of_all:,} groups " if causes[cause] < of_all else ""
+    verdicts = f"({listed(_counted(rows.table['verdict']))})"
+    why = (
+        _cut_off(cause, rows.table, verdicts)
+        or {
+            "wrong": f"no response is correct {verdicts}{_example(sets)}",
+            "right": f"every graded response is correct {verdicts}: the prompts are too easy.",
+            "missing": "fewer than two responses have a reward.",
+            "same": "all responses to a prompt have the same reward.",
+            "unused": f"responses to a prompt differ, but {last} does not see it: see its weights "
+            "and the filters before it.",
+            "alone": "there is one response, which is compared with nothing: sample n: 2 or more, "
+            "or sort recorded rows by prompt.",
+        }[cause]
+    )
+    yield f"No group has a signal: {some}{why}"
 
 
-def _parts(one: StoredSet) -> range:
-    return range(1 if one.incomplete else one.parts)
+def _causes(rows: RowTable, decisive: str) -> Counter[str]:
+    """How many groups lack what; nothing where one has a signal."""
+    table, groups = rows.table, rows.groups
+    right_N, wrong_N = right_and_wrong(table["verdict"].cast(pa.string()))
+    verdict_N = np.where(right_N, 1.0, np.where(wrong_N, 0.0, np.nan))
+    reward_N, advantage_N = (column_values(table, name) for name in ("reward", "advantage"))
+    reward_G, verdict_G = _differs(groups, reward_N), _differs(groups, verdict_N)
+    signal = {"advantage": np.nan_to_num(advantage_N), "reward": reward_G, "verdict": verdict_G}
+    if signal[decisive].any():
+        return Counter()
+    known_N = np.isfinite(reward_N) | np.isfinite(verdict_N)
+    for name in rows.components:
+        reasons = table[component_columns(name)[1]].cast(pa.string())
+        is_missing = pc.fill_null(pc.not_equal(reasons, NOT_APPLICABLE), False)
+        known_N &= ~np.asarray(is_missing) | np.isfinite(reward_N)
+    sizes_G, known_G = groups.sum(rows.has_response_N), groups.sum(known_N)
+    right_G, wrong_G = groups.sum(right_N), groups.sum(wrong_N)
+    missing_G = known_G < np.minimum(sizes_G, 2)
+    conditions = {
+        "alone": (sizes_G == 1) & ~missing_G,
+        "missing": missing_G,
+        "unused": reward_G | verdict_G,
+        "wrong": (wrong_G > 0) & (right_G == 0),
+        "right": right_G > 0,
+    }
+    cause_G = np.select([*conditions.values()], [*conditions], "same")
+    return Counter(cause_G[sizes_G > 0].tolist())
 
 
-class _Counts(NamedTuple):
-    """What groups without a signal add up to."""
+def _counted(column: pa.ChunkedArray) -> dict[str, int]:
+    """How often each value occurs, the most frequent first."""
+    counts = Counter[str](column.cast(pa.string()).drop_null().to_pylist())
+    return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
 
-    causes: Counter[str]  # groups
-    verdicts: Counter[str]  # rows
-    missing: Counter[str]  # rows, by component and reason
-    ends: Counter[str]  # `finish_reason` of responses that are not right
 
-    def add(self, rows: RowTable, decisive: str) -> bool:
-        """Add groups, unless one has a signal; return whether none has."""
-        table, groups = rows.table, rows.groups
-        verdicts = table["verdict"].cast(pa.string())
-        right_N, wrong_N = right_and_wrong(verdicts)
-        verdict_N = np.where(right_N, 1.0, np.where(wrong_N, 0.0, np.nan))
-        reward_N, advantage_N = (column_values(table, name) for name in ("reward", "advantage"))
-        reward_G, verdict_G = _differs(groups, reward_N), _differs(groups, verdict_N)
-        advantage_N = np.nan_to_num(advantage_N)
-        if {"advantage": advantage_N, "reward": reward_G, "verdict": verdict_G}[decisive].any():
-            return False
-        known_N = np.isfinite(reward_N) | np.isfinite(verdict_N)
-        for name in rows.components:
-            reasons = table[component_columns(name)[1]].cast(pa.string())
-            is_missing = pc.fill_null(pc.not_equal(reasons, NOT_APPLICABLE), False)
-            known_N &= ~np.asarray(is_missing) | np.isfinite(reward_N)
-            self.missing.update(f"{name} ({x})" for x in reasons.filter(is_missing).to_pylist())
-        sizes_G, known_G = groups.sum(rows.has_response_N), groups.sum(known_N)
-        right_G, wrong_G = groups.sum(right_N), groups.sum(wrong_N)
-        missing_G = known_G < np.minimum(sizes_G, 2)
-        conditions = {
-            "alone": (sizes_G == 1) & ~missing_G,
-            "missing": missing_G,
-            "unused": reward_G | verdict_G,
-            "wrong": (wrong_G > 0) & (right_G == 0),
-            "right": right_G > 0,
-        }
-        cause_G = np.select([*conditions.values()], [*conditions], "same")
-        self.causes.update(cause_G[sizes_G > 0].tolist())
-        self.verdicts.update(verdicts.drop_null().to_pylist())
-        ends = table["finish_reason"].cast(pa.string()).filter(pa.array(~right_N))
-        self.ends.update(ends.drop_null().to_pylist())
-        return True
+def _cut_off(cause: str, table: pa.Table, verdicts: str) -> str:
+    """That most responses which are not right were cut off, if they were."""
+    is_wrong = np.invert(right_and_wrong(table["verdict"].cast(pa.string()))[0])
+    ends = _counted(table["finish_reason"].filter(pa.array(is_wrong)))
+    end = max(_LIMITS, key=lambda each: ends.get(each, 0))
+    n, of_all = ends.get(end, 0), sum(ends.values())
+    if cause not in ("wrong", "same") or 2 * n < max(1, of_all):
+        return ""
+    cut = f"{n:,} of {of_all:,} responses ended by {end} {verdicts}"
+    return f"{cut}: {_LIMITS[end]} may be too small."
 
 
 def _differs(groups: Groups, values_N: Array) -> Array:
@@ -138,50 +148,26 @@ def _differs(groups: Groups, values_N: Array) -> Array:
     return differs_G
 
 
-def _why(cause: str, found: _Counts, writers: Mapping[str, str], sets: Sequence[StoredSet]) -> str:
-    ordered = sorted(found.verdicts.items(), key=lambda each: (-each[1], each[0]))
-    counts = f"({listed(dict(ordered))})"
-    last = next(writers[name] for name in _DECISIVE if name in writers)
-    end = max(_LIMITS, key=lambda each: found.ends[each])
-    if cause in ("wrong", "same") and 2 * found.ends[end] >= max(1, found.ends.total()):
-        cut = f"{found.ends[end]:,} of {found.ends.total():,} responses ended by {end}"
-        return f"{cut} {counts}: {_LIMITS[end]} may be too small."
-    missing = min(found.missing.items(), key=lambda each: (-each[1], each[0]), default=None)
-    most = f": {missing[0]} is missing in {missing[1]:,} rows" if missing else ""
-    return {
-        "wrong": f"no response is correct {counts}{_example(sets)}",
-        "right": f"every graded response is correct {counts}: the prompts are too easy.",
-        "missing": f"fewer than two responses have a reward{most}.",
-        "same": "all responses to a prompt have the same reward.",
-        "unused": f"responses to a prompt differ, but {last} does not see it: see the weights, and "
-        f"what is dropped before {last}.",
-        "alone": "there is one response, which is compared with nothing: sample n: 2 or more, or "
-        "sort recorded rows by prompt.",
-    }[cause]
-
-
 def _example(sets: Sequence[StoredSet]) -> str:
     """With what the first response that is not right was compared, and what may be amiss."""
-    for one in sets:
-        for part in _parts(one):
-            frame = one.base(part) if one.incomplete else as_graded(one, part)
-            names = ["extracted_answer", "reference", "response", "verdict"]
-            if not {*names} <= {*frame.column_names}:
-                continue
-            table = frame.select(names)
-            is_wrong = pa.array(right_and_wrong(table["verdict"])[1])
-            for row in table.filter(is_wrong).slice(0, 1).to_pylist():
-                answer, reference, response, _ = (_quoted(value) for value in row.values())
-                if row["extracted_answer"] is None:
-                    return (
-                        f": for example, {response} has no answer in a form that the verifier "
-                        "reads: the prompt may not ask for one."
-                    )
+    names = ["extracted_answer", "reference", "response", "verdict"]
+    for part in (part for one in sets for part in written_values(one)):
+        if not {*names} <= part.columns.keys():
+            continue
+        table = pa.table({name: part.last(name) for name in names})
+        is_wrong = pa.array(right_and_wrong(table["verdict"])[1])
+        for row in table.filter(is_wrong).slice(0, 1).to_pylist():
+            answer, reference, response, _ = (_quoted(value) for value in row.values())
+            if row["extracted_answer"] is None:
                 return (
-                    f": for example, reference {reference} against extracted answer {answer}: if "
-                    "that reference holds more than an answer, set reference_pattern or "
-                    "reference_form of prompt_template_mapper."
+                    f": for example, {response} has no answer in a form that the verifier "
+                    "reads: the prompt may not ask for one."
                 )
+            return (
+                f": for example, reference {reference} against extracted answer {answer}: if "
+                "that reference holds more than an answer, set reference_pattern or "
+                "reference_form of prompt_template_mapper."
+            )
     return "."
 
 

@@ -37,8 +37,6 @@ _QUARTERS = 4
 
 
 class Preview(NamedTuple):
-    """What a step of training would get."""
-
     prompts: int  # groups
     figures: RowFigures  # of the rows as sampled, under the recipe
     without_signal: int  # of the groups with a row left, those with advantages of 0 only
@@ -52,7 +50,6 @@ class Preview(NamedTuple):
 
 
 def preview(samples: SetSamples, steps: Sequence[Step]) -> Preview:
-    """The preview of a recipe, from its steps over stored responses."""
     applied = samples.replay(steps)
     rows = samples.rows(applied)
     groups, kept_N, figures = rows.groups, rows.kept_N, row_figures(rows)
@@ -122,14 +119,10 @@ def trained(stored: Stored, recipe: Recipe) -> tuple[StoredSet, ...]:
     return found
 
 
-# --- Run a recipe on some of its prompts, beside its own export -----------------------
-
-
 def run_on_some(path: Path, overrides: Mapping[str, str], prompts: int, progress: Progress) -> Path:
     """Run a recipe on a seeded sample of its dataset; what it samples is reused by a whole run.
 
-    Returns:
-        The export, in a folder `preview` beside the recipe's own, of which nothing is touched.
+    The export is in a folder `preview` beside the recipe's own, of which nothing is touched.
     """
     recipe = load(path, overrides)
     sampling = (RolloutMapper, RecordedRolloutMapper)
@@ -156,13 +149,10 @@ def run_on_some(path: Path, overrides: Mapping[str, str], prompts: int, progress
     return Path(ran.export_path)
 
 
-# --- Print what training on a recipe would get ----------------------------------------
-
 _ROUNDING = 0.005
 
 
 def show_preview(title: str, found: Preview, console: Console, *, sampled: bool = False) -> None:
-    """Print a preview."""
     widen_log(console)
     responses, prompts = f"{found.figures.rows:,} responses", f"{found.prompts:,} prompts"
     how = "sampled for this preview" if sampled else "nothing is sampled or judged"

@@ -23,12 +23,9 @@ from ..data_juicer.catalogue import ForeignKind
 from ..data_juicer.settings import KEYS, description
 from ..recipe.head import Head
 
-# --- Schema ---------------------------------------------------------------------------
-# JSON Schema of recipes, made from the operators: completion and checks in an editor.
-
 
 def recipe_schema(custom: Mapping[str, type[Operator]] | None = None) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of a recipe with every usable operator."""
+    """The JSON Schema (draft 2020-12) of a recipe with every usable operator."""
     head = Head.model_json_schema()
     definitions: dict[str, Any] = head.pop("$defs", {})
     steps: list[dict[str, Any]] = []
@@ -65,8 +62,6 @@ def _step(name: str, fields: dict[str, Any]) -> dict[str, Any]:
         "additionalProperties": False,
     }
 
-
-# --- Reference of operators, flows and tools, written from the classes themselves -----
 
 _TITLES = {
     Kind.MAPPER: "Mappers add columns or expand rows",
@@ -125,7 +120,6 @@ def _sections(
 
 
 def _listed(name: str, kind: type[Named], registry: Registry[Any]) -> str:
-    """Return what an operator does, and whose it is if it is not ours."""
     point = registry.installed().get(name)
     origin = path_text(inspect.getfile(kind)) if point is None else owner(point)
     shown = "" if point is not None and origin.startswith(_OURS) else f"  [{origin}]"
@@ -147,7 +141,6 @@ def page(custom: Sequence[Path] = ()) -> str:
 
 
 def _common_fields() -> list[str]:
-    """Return the fields that every operator has, as a table."""
     lines = {field: line for field, line in _schema_rows(Operator) if _is_common(field)}
     meaning = lines["where"].partition(" | `null` | ")[2]
     lines["where"] = f"| `where` | {_CONDITION} | `null` | {meaning}"
@@ -159,12 +152,7 @@ def _is_common(field: str) -> bool:
 
 
 def entry(name: str, custom: Sequence[Path] = ()) -> str:
-    """Return one operator, flow or tool in Markdown: what it does, its fields, columns and reasons.
-
-    Args:
-        name: the recipe key.
-        custom: Python files, or folders of them, that define further ones.
-    """
+    """One operator, flow or tool in Markdown: what it does, its fields, columns and reasons."""
     found = [each.find(name, each.load_files(custom)) for each in _REGISTRIES]
     if ours := [_entry(name, kind) for kind in found if kind is not None]:
         return "\n".join(ours)
@@ -216,7 +204,7 @@ def _foreign_entry(name: str, theirs: ForeignKind) -> str:
 
 
 def table(model: type[BaseModel], *, nested_last: bool = False) -> list[str]:
-    """Return the fields of a model as a table in Markdown, those of its fields included.
+    """The fields of a model as a table in Markdown, those of its fields included.
 
     Those that every operator has are left out.
     """
@@ -254,7 +242,7 @@ def _rows(
 
 
 def _model(spec: Any, definitions: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the model that a value is, unless it is a plain value; empty where there is none."""
+    """The model that a value is, unless it is a plain value; empty where there is none."""
     if not isinstance(spec, dict):
         return {}
     if "anyOf" in spec:
@@ -284,7 +272,7 @@ def _first_sentence(kind: type[Named]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a text as a cell of a table."""
+    """As a cell of a table."""
     return " ".join(text.split()).replace("|", "\\|")
 
 

@@ -38,7 +38,7 @@ class SetSamples(NamedTuple):
 
     @classmethod
     def of(cls, one: StoredSet) -> SetSamples:
-        """Return the rows of all parts of a set in one frame."""
+        """The rows of all parts of a set in one frame."""
         parts = [list(one.applied(part)) for part in range(one.parts)]
         tables = [one.base(part).table() for part in range(one.parts)]
         if not sum(table.num_rows for table in tables):
@@ -52,7 +52,6 @@ class SetSamples(NamedTuple):
         return cls(base, list(applied), one.stale)
 
     def replay(self, steps: Sequence[Step]) -> list[AppliedStep]:
-        """Apply other steps to the rows as sampled."""
         known: dict[str, list[AppliedStep]] = {}
         for each in self.applied:
             if each.step.name not in self.stale:
@@ -64,16 +63,12 @@ class SetSamples(NamedTuple):
         return list(iterate_steps(steps, self.base, run))
 
     def rows(self, applied: Iterable[AppliedStep]) -> RowTable:
-        """Return what became of the rows as sampled, without those that steps added."""
+        """What became of the rows as sampled, without those that steps added."""
         return row_table(self.base, applied).first(self.base.num_rows)
 
 
 def _result(step: Step, frame: Frame, known: Sequence[AppliedStep]) -> StepResult:
-    """What a step does: stored, aligned or computed.
-
-    Args:
-        known: what its operator, with the same fields and code, did in the run.
-    """
+    """Stored, aligned or computed; `known` is what the operator of the step did in the run."""
     for each in known:
         if _reads_the_same(step, frame, each.before):
             return each.result
@@ -92,7 +87,7 @@ def _joined(parts: Sequence[StepResult]) -> StepResult:
 
 
 def _deciding(step: Step, frame: Frame) -> list[str]:
-    """Return the columns of a frame that decide what a step makes of it."""
+    """The columns of a frame that decide what a step makes of it."""
     operator, there = step.operator, frame.column_names
     if operator.reads() == ALL:
         return there

@@ -29,7 +29,7 @@ from ...operators.mapper.judgement_reward_mapper import JudgementRewardMapper
 from ...operators.text.tokens import Tokens, blocks, shingles, texts_of, tokens_of
 from ..engine.frame import Frame
 from .figures import column_values, component_advantages
-from .rows import RowTable, row_table, stored_rows
+from .rows import RowTable, rows_of, written_values
 from .stored import Stored, StoredSet
 
 # --- Permutations ---------------------------------------------------------------------
@@ -60,7 +60,7 @@ class StratifiedPairs(NamedTuple):
 
     @classmethod
     def of(cls, codes_N: Array, fixed_N: Array, moved_N: Array) -> StratifiedPairs:
-        """Return pairs of rows that are all finite."""
+        """Pairs of rows that are all finite."""
         rows_N = np.flatnonzero(np.isfinite(fixed_N) & np.isfinite(moved_N))
         rows_N = rows_N[np.argsort(codes_N[rows_N], kind="stable")]
         pairs = fixed_N[rows_N].astype(float), moved_N[rows_N].astype(float)
@@ -87,7 +87,7 @@ class StratifiedPairs(NamedTuple):
         return float((self.fixed_N * self.moved_N).sum()) ** 2 / squares if squares else 0.0
 
     def p_value(self) -> float:
-        """Return the one-sided p-value of a great sum of products; 1 without strata."""
+        """The one-sided p-value of a great sum of products; 1 without strata."""
         if not self.strata:
             return 1.0
         fixed_S, moved_S = (
@@ -103,9 +103,8 @@ def _beyond(total: float, variance: float) -> float:
 
 
 def holm(p_values: Sequence[float], alpha: float) -> list[bool]:
-    """Which null hypotheses Holm's procedure rejects: one false one at most in a share of `alpha`.
-
-    It holds for p-values that depend on one another in any way.
+    """Which null hypotheses are rejected: one false one at most in a share of `alpha`, however the
+    p-values depend on one another.
 
     Source: Holm, A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6
     (1979) 65-70.
@@ -151,8 +150,6 @@ TRUTH = ("accuracy", "verification")
 
 
 class SignResult(NamedTuple):
-    """A sign of reward hacking in one set, or in all sets of a kind of a training run."""
-
     name: str  # such as `length pays` or `format without accuracy`
     # name of the set; `answers` or `judgements` where those of many steps are taken as one
     set: str
@@ -184,7 +181,7 @@ class SignRows(NamedTuple):
 
 
 def signs_of(rows: SignRows, validation: Sequence[tuple[int, float]] = ()) -> Iterator[SignResult]:
-    """Yield the signs of rows, without correction: none has an alarm."""
+    """The signs of rows, without correction: none has an alarm."""
     pays_N = rows.groups_N * (1 + int(rows.verdicts_N.max(initial=0))) + rows.verdicts_N
     paid_N, long_N, wrong_N = rows.advantages_N, np.log1p(rows.lengths_N), 1 - rows.right_N
     paid = {"advantages": paid_N, "responses": rows.lengths_N}
@@ -211,7 +208,7 @@ def signs_of(rows: SignRows, validation: Sequence[tuple[int, float]] = ()) -> It
 
 
 def with_alarms(results: Sequence[SignResult]) -> tuple[SignResult, ...]:
-    """Return the signs of a stored run with their alarms: Holm over those that have a p-value."""
+    """The signs of a stored run with their alarms: Holm over those that have a p-value."""
     rejected = iter(holm([each.p for each in results if each.p is not None], ALPHA))
     alarms = (each.p is not None and next(rejected) and not each.reason for each in results)
     return tuple(x._replace(alarm=alarm) for x, alarm in zip(results, alarms, strict=True))
@@ -229,7 +226,7 @@ def _of_rows(
     needed: Mapping[str, Array],
     adds: tuple[Array, Array] | None = None,
 ) -> SignResult:
-    """Return a sign that is a correlation of two numbers of rows within strata.
+    """A correlation of two numbers of rows within strata.
 
     `adds` are parts of advantages, and what they go with; None where none of them are known.
     """
@@ -257,19 +254,18 @@ def _tested(
     places_N: Array,
     harmless: Callable[[], str] = str,
 ) -> SignResult:
-    """Return a sign by its pairs, each for a row at a place; `harmless`: why it is no alarm."""
+    """A sign by its pairs, each for a row at a place; `harmless`: why it is no alarm."""
     r = pairs.correlation
     if groups < LEAST_GROUPS:
         return SignResult(name, rows.set, None, r, reason=f"too few groups ({groups})")
     p = pairs.p_value()
     why = harmless() if p <= ALPHA else ""
-    reason = why and f"no alarm: {why} (p {p_text(p)})"
+    reason = why and f"no alarm: {why}"
     shown = _rows_of(rows, places_N, pairs.fixed_N * pairs.moved_N)
     return SignResult(name, rows.set, p, r, reason=reason, rows=shown)
 
 
 def p_text(p: float) -> str:
-    """Return a p-value with the digits that matter."""
     return "<0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.2f}"
 
 
@@ -303,7 +299,7 @@ class _GroupMeans(NamedTuple):
 def _length_drift(
     rows: SignRows, groups: _GroupMeans, validation: Sequence[tuple[int, float]]
 ) -> SignResult:
-    """Return whether groups with as many right responses get longer from step to step."""
+    """Whether groups with as many right responses get longer from step to step."""
     known_G = np.flatnonzero((groups.sizes_G > 0) & np.isfinite(groups.lengths_G))
     sizes = groups.sizes_G[known_G]
     right = np.rint(groups.rates_G[known_G] * sizes).astype(np.int64)
@@ -340,7 +336,7 @@ def _outruns(rows: SignRows, groups: _GroupMeans, component: str) -> SignResult:
 
 
 def _carries(rows: SignRows, component: str) -> SignResult:
-    """Return whether a component has more of the advantage's variance than all others together.
+    """Whether a component has more of the advantage's variance than all others together.
 
     Under the null, what it has more of in a group is as often less: signs of groups are random.
     """
@@ -375,9 +371,6 @@ def _mean(codes_N: Array, values_N: Array, n: int) -> Array:
     return means_G
 
 
-# --- Rows -----------------------------------------------------------------------------
-# What the signs of reward hacking need of the rows of stored runs, of a sample of their groups.
-
 MOST_GROUPS = 2_000
 """Groups of all sets of a kind that are looked at: as many of each part, drawn at random."""
 NGRAM = 8
@@ -387,20 +380,19 @@ _COMPONENT, _PART = "component of ", "part of "
 
 
 def sign_rows(sets: Sequence[StoredSet], name: str, seed: int) -> SignRows:
-    """Return what the signs need of the rows of sets, of about `MOST_GROUPS` groups at most."""
-    parts = [(one, part) for one in sets for part in range(1 if one.incomplete else one.parts)]
-    most = -(-MOST_GROUPS // max(1, len(parts)))
+    """What the signs need of the rows of sets, of about `MOST_GROUPS` groups at most."""
+    parts = sum(1 if one.incomplete else one.parts for one in sets)
+    most = -(-MOST_GROUPS // max(1, parts))
     tables, groups = list[pa.Table](), 0
-    for at, (one, part) in enumerate(parts):
-        base = Frame.of(one.final()) if one.incomplete else one.base(part)
-        whole = one.parts == 1 or one.incomplete
-        rows = stored_rows(one) if whole else row_table(base, one.applied(part))
+    for one, part in ((each, part) for each in sets for part in written_values(each)):
         # Those that were sampled: not those that a step added.
-        rows = rows.first(base.num_rows)
-        key = xxhash.xxh3_64_intdigest(f"{one.name} {at}".encode(), seed & 0xFFFFFFFFFFFFFFFF)
+        rows = rows_of([part]).first(part.base.num_rows)
+        key = xxhash.xxh3_64_intdigest(
+            f"{one.name} {len(tables)}".encode(), seed & 0xFFFFFFFFFFFFFFFF
+        )
         count = len(rows.groups.starts_G)
         drawn = np.sort(np.random.default_rng(key).permutation(count)[:most])
-        tables.append(_table(one, base, rows, drawn, groups))
+        tables.append(_table(one, part.base, rows, drawn, groups))
         groups += len(drawn)
     return _sign_rows(name, pa.concat_tables(tables, promote_options="default"))
 
@@ -496,10 +488,8 @@ def _of_texts(base: Frame, at_N: Array, codes_N: Array) -> tuple[Array, Array, A
 
 
 def echoes(prompts: pa.Array, responses: pa.Array, codes_N: Array) -> Array:
-    """Return the share of each response's runs of 8 words that its prompt has, too, float64[N].
-
-    A word is a token of `operators/text/tokens.py`. A text of fewer words is one run.
-    """
+    """The share of each response's runs of 8 words that its prompt has, too, float64[N]; a text of
+    fewer words is one run."""
     own = [keys for keys, _ in _keys(prompts, np.arange(len(prompts)))]
     known = np.unique(np.concatenate(own)) if own else np.zeros(0, np.uint64)
     shares = [np.zeros(0)]
@@ -522,19 +512,14 @@ def _keys(texts: pa.Array, codes_N: Array) -> Iterator[Tokens]:
         )
 
 
-# --- All signs of a stored run --------------------------------------------------------
-
 _VALIDATION = re.compile(r"rejuice/validation/[^/]+/mean@\d+")
 _VALIDATION_OF_VERL = re.compile(r"val-core/.*/(?:acc|reward)/mean@\d+")
 
 
 def audit_signs(stored: Stored, seed: int) -> tuple[SignResult, ...]:
-    """Return the signs of reward hacking of a stored run; alarms are corrected over all of them.
+    """The signs of a stored run; alarms are corrected over all of them.
 
     The answers of all steps of a training run are taken as one set, and so are its judgements.
-
-    Raises:
-        RejuiceError: the files of the run are damaged.
     """
     found: list[SignResult] = []
     validation = _validation(stored.points)

@@ -72,13 +72,11 @@ class StoredSet(NamedTuple):
     choice: Callable[[], StoredSet | None] = lambda: None
 
     def applied(self, part: int) -> Iterator[AppliedStep]:
-        """Return the steps on a part, one after the other, as they ran; nothing is computed."""
+        """The steps on a part, one after the other, as they ran; nothing is computed."""
         return iterate_steps(self.steps, self.base(part), self.results(part))
 
 
 class Stored(NamedTuple):
-    """A stored run."""
-
     path: AnyPath  # as it was given
     title: str  # name of the project or of the run
     kind: StoredKind  # what it is
@@ -90,7 +88,6 @@ class Stored(NamedTuple):
     points: tuple[Mapping[str, float], ...] = ()
 
     def read_recipe(self, overrides: Mapping[str, str] | None = None) -> Recipe:
-        """Return the whole recipe, as it ran."""
         return read_stored(self.recipe, self.folder, overrides)
 
     @property
@@ -99,14 +96,18 @@ class Stored(NamedTuple):
         return list(dict.fromkeys((self.recipe, *(one.recipe.path for one in self.sets))))
 
 
+def span_text(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+
+
 def steps_after_sampling(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the steps after the last one that samples or reads responses; all, where none does."""
+    """The steps after the last one that samples or reads responses; all, where none does."""
     at = [number for number, step in enumerate(steps, 1) if gives_responses(step.operator)]
     return tuple(steps[at[-1] if at else 0 :])
 
 
 def not_on_file(why: str, right: str = "run it again") -> Callable[[int], RunStep]:
-    """Return the `results` of a set that is incomplete."""
+    """The `results` of a set that is incomplete."""
 
     def results(part: int) -> RunStep:
         raise DataError(why, f"{right} to see what each step did")
@@ -117,7 +118,7 @@ def not_on_file(why: str, right: str = "run it again") -> Callable[[int], RunSte
 def with_written(
     recipe: Recipe, written: Sequence[tuple[Sequence[str], Mapping[str, str]]]
 ) -> Recipe:
-    """Return a recipe whose operators without code know what they wrote, and why rows went."""
+    """A recipe whose operators without code know what they wrote, and why rows went."""
     steps = tuple(
         step._replace(operator=step.operator.with_written(names, reasons))
         if isinstance(step.operator, StoredOperator)
@@ -132,14 +133,7 @@ def with_written(
 
 
 def stored_run(path: AnyPath, export: AnyPath, report: Report, recipe: Recipe) -> Stored:
-    """Return the stored run of a recipe, as it ran.
-
-    Args:
-        path: as it was given.
-        export: what the run wrote.
-        report: of the run.
-        recipe: of the run: from its folder, or the one of this process that was run.
-    """
+    """By the recipe as it ran: from the folder, or the one of this process that was run."""
     folder, steps = run_folder(export), steps_after_sampling(recipe.steps)
     final = cache(partial(exported_rows, export))
 
@@ -215,17 +209,8 @@ def _ids(frame: Frame) -> pa.Table:
     return frame.select([name for name in IDS if name in frame.column_names])
 
 
-# --- Open -----------------------------------------------------------------------------
-
-
 def open_stored(path: AnyPath | str) -> Stored:
-    """Open an export, its run folder, or a recipe whose export was run.
-
-    Runs of training are opened by `open_training` of `rejuice.trainer.report.stored`.
-
-    Args:
-        path: `curated.parquet`, `curated.run` or `recipe.yaml`.
-    """
+    """Open an export, its run folder, or a recipe that was run; see also `open_training`."""
     path = to_path(path)
     if not path.exists() and not run_folder(path).is_dir():
         raise DataError(f"{path} does not exist", "give an export, a run folder or a recipe")

@@ -53,11 +53,7 @@ class GradedRows(NamedTuple):
 
 
 def graded_rows(stored: Stored) -> GradedRows | None:
-    """Return the graded answers of all sets; None where no set has a verdict.
-
-    Rows are those that the verifier graded, also where a later step dropped them; where what steps
-    did is not on file, those that are left.
-    """
+    """Those of all sets, also those that a later step dropped; None without a verdict."""
     answers = [each for each in stored.sets if each.kind == "answers"]
     tables = [table for each in answers for table in _of_set(each)]
     if not tables:
@@ -78,7 +74,6 @@ def _named(step: Step) -> str:
 
 
 def _of_set(one: StoredSet) -> Iterator[pa.Table]:
-    """Yield the answers of a set, part by part; nothing where it has no verdicts."""
     first = 0
     for part in [0] if one.incomplete else range(one.parts):
         found = Frame.of(one.final()) if one.incomplete else as_graded(one, part)
@@ -98,7 +93,7 @@ def _of_set(one: StoredSet) -> Iterator[pa.Table]:
 
 
 def as_graded(one: StoredSet, part: int) -> Frame:
-    """Return rows after the last step that wrote verdicts, with what it read; else as sampled."""
+    """Rows after the last step that wrote verdicts, with what it read; else as sampled."""
     found = one.base(part)
     for each in one.applied(part):
         change = each.result.change
@@ -109,7 +104,7 @@ def as_graded(one: StoredSet, part: int) -> Frame:
 
 
 def verifiers_of(one: StoredSet) -> list[Step]:
-    """Return the steps that wrote the verdicts of a set; several, where they have conditions."""
+    """The steps that wrote the verdicts of a set; several, where they have conditions."""
     own = [step for step in one.steps if "verdict" in step.operator.writes()]
     writing = own or [step for step in one.recipe.steps if "verdict" in step.operator.writes()]
     # What one writes in all rows takes the place of what others wrote before.
@@ -118,8 +113,6 @@ def verifiers_of(one: StoredSet) -> list[Step]:
 
 
 class Agreement(NamedTuple):
-    """How often two verifiers give the same verdict."""
-
     both: int  # rows on which both decided
     agree: int  # of these, with the same verdict
     interval: Interval95 | None  # of the share that agrees; None where `both` is 0
@@ -131,9 +124,8 @@ class Agreement(NamedTuple):
 def rechecked(graded: GradedRows) -> Iterator[list[str | None]]:
     """Yield what math-verify makes of the rows, a thousand after the other.
 
-    Yields:
-        `correct`, `wrong_answer`, `timeout`, `verifier_error` or None for each: None where there is
-        no answer or no reference, or the answer exceeds the limits of what is read as mathematics.
+    None is where there is no answer or no reference, or the answer exceeds the limits of what is
+    read as mathematics.
     """
     own, operator = graded.by_math_verify_mapper, VerdictRecheckMapper()
     table = graded.table.select([*operator.reads()])
@@ -151,7 +143,6 @@ def rechecked(graded: GradedRows) -> Iterator[list[str | None]]:
 
 
 def agreement(graded: GradedRows, recheck_N: Sequence[str | None]) -> Agreement:
-    """Compare the verdicts on file with those of the second verifier."""
     right_N, again_N, decided_N = decisions(graded, recheck_N)
     both = int(decided_N.sum())
     agree = int((decided_N & (right_N == again_N)).sum())
@@ -205,8 +196,6 @@ _MOST_DIGITS = 24
 
 
 class FailingPair(NamedTuple):
-    """A pair that failed a check: as it was graded, and as it was rewritten."""
-
     check: str
     answer: str
     reference: str
@@ -217,8 +206,6 @@ class FailingPair(NamedTuple):
 
 
 class CheckedRate(NamedTuple):
-    """How many pairs failed a check, of those that it applies to."""
-
     check: str  # of `KEEP` or `CHANGE`
     pairs: int  # distinct pairs to which it applies
     failing: int  # of these
@@ -227,8 +214,6 @@ class CheckedRate(NamedTuple):
 
 
 class MetamorphicResult(NamedTuple):
-    """The result of all checks."""
-
     rates: tuple[CheckedRate, ...]  # of `KEEP`, then of `CHANGE`
     failing: tuple[FailingPair, ...]  # pairs, in the order of the checks
     pairs: int  # distinct pairs that were checked, of `distinct`
@@ -245,7 +230,6 @@ class _Trial(NamedTuple):
 def metamorphic_checks(
     graded: GradedRows, operator: MathVerifyMapper, seed: int
 ) -> MetamorphicResult:
-    """Rewrite answers and references, and grade them again."""
     distinct = _pairs(graded)
     pairs = _chosen(list(distinct), seed)
     verdicts = _graded(pairs, operator)
@@ -284,7 +268,7 @@ def _rate(check: str, pairs: int, failing: int) -> CheckedRate:
 
 
 def _pairs(graded: GradedRows) -> dict[tuple[str, str], bool]:
-    """Return the distinct pairs of answer and reference, and whether they were graded right."""
+    """The distinct pairs of answer and reference, and whether they were graded right."""
     names = ("extracted_answer", "reference", "verdict")
     columns = [graded.table[name].to_pylist() for name in names]
     return {
@@ -394,7 +378,7 @@ def _unit_as_text(text: str) -> str | None:
 
 
 def _reversed_list(text: str) -> str | None:
-    """Return the members of a list or set, the last first; points and intervals have an order."""
+    """The members of a list or set, the last first; points and intervals have an order."""
     if len(text) > 1_000 or _SPACING.search(text) or not re.search("[,;]", text):
         return None
     found = read_collection(text)

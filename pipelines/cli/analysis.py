@@ -1,4 +1,4 @@
-"""Commands that look at finished runs: audit, diff, explain, whatif, preview, report, view, ablate.
+"""Commands that look at finished runs: audit, diff, explain, whatif, preview, report, view.
 
 Each opens what it was given by `open_run`, and has the rest done by `pipelines/analysis`.
 """
@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ...operators import EmptyResultError, RejuiceError
+from ...operators.errors import needs
 from ..dataset.remote import to_path
 from .options import (
     AllowEmpty,
     Debug,
+    Json,
     Overwrite,
     TrainingSteps,
     overrides_of,
@@ -37,27 +39,18 @@ from .runs import (
 
 if TYPE_CHECKING:
     from ..analysis.stored import Stored
-    from ..analysis.verdicts import GradedRows
     from ..dataset.remote import AnyPath
 
 
-# --- The argument of commands that open whatever a command has left on file -----------
-
+# Paths may be those of an object store, for which typer knows no type.
 _STORED = (
     "An export, its run folder or recipe, the folder of a training run, or one of its steps, such "
     "as RUN/steps/000012."
 )
-StoredPath = Annotated[
-    Path,  # Or a path in an object store, which typer knows no type for.
-    typer.Argument(metavar="PATH", parser=to_path, help=_STORED),
-]
-
-
-# --- `rejuice audit`: how far the verdicts of a stored run can be trusted -------------
 
 
 def audit(
-    path: StoredPath,
+    path: Annotated[Path, typer.Argument(metavar="PATH", parser=to_path, help=_STORED)],
     sample: Annotated[
         int, typer.Option("--sample", min=1, help="How many rows to draw for a person to label.")
     ] = 200,
@@ -66,8 +59,8 @@ def audit(
         typer.Option(
             "--output",
             "-o",
-            help="Write the sample and failing pairs here, as JSON lines; by default to "
-            "audit.jsonl in the folder of the run, and nowhere where labels are given.",
+            help="The file of the sample and of failing pairs, as JSON lines; by default "
+            "audit.jsonl in the folder of the run, and none with --labels.",
         ),
     ] = None,
     labels: Annotated[
@@ -76,42 +69,46 @@ def audit(
     ] = None,
     rows: Annotated[
         str | None,
-        typer.Option(
-            "--rows", metavar="SIGN", help="Print only the rows of a sign, as JSON lines."
-        ),
+        typer.Option("--rows", metavar="SIGN", help="Print the rows of a sign, as JSON lines."),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Another seed draws other rows.")] = 0,
     steps: TrainingSteps = None,
     overwrite: Overwrite = False,
+    json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Compare the verdicts of a run with those of a second verifier, and sample rows to label.
 
     Without labels only agreement is stated, never an error rate. Answers are also rewritten in ways
-    that must leave a verdict, and in ways that must change it. Assertions about programs are run,
-    confined, on programs that solve nothing. Signs of reward hacking come last,
-    each compared with permuted groups, so that false alarms have a stated rate.
+    that must leave a verdict or change it, and assertions run on programs that solve nothing. Signs
+    of reward hacking come last, with a stated rate of false alarms.
     """
     from ..analysis import audit as found
     from ..analysis.reward_hacking import audit_signs
     from ..analysis.verdicts import graded_rows
+    from ..console import as_json
 
     stored = open_run(path, range_of_steps(steps))
     if rows is not None:
         _echo(found.sign_row_lines(audit_signs(stored, seed), rows))
         return
     graded = graded_rows(stored)
+    if output is None and labels is None and graded is not None:
+        output = _sample_file(stored)
+    if output is not None and not overwrite:
+        found.check_replaceable(output)
+    verdicts, weak = None, list[str]()
     if graded is None:
-        why = f"no verdict in {path}: the recipe has no verifier"
-        warn(f"{why}, so only signs that need none are computed")
+        warn(f"no verdict in {path}: no verifier graded, so only signs that need none are computed")
     else:
-        if output is None and labels is None:
-            output = _sample_file(stored)
-        if output is not None and not overwrite:
-            found.check_replaceable(output)
-        _audit_verdicts(path, graded, sample, output, labels, seed)
-        _echo(found.weak_test_lines(stored, seed))
-    _echo(found.sign_lines(audit_signs(stored, seed)))
+        verdicts = found.audit_verdicts(graded, sample, output, labels, seed)
+        weak = list(found.weak_test_lines(stored, seed))
+    signs = audit_signs(stored, seed)
+    if json:
+        typer.echo(as_json({"verdicts": verdicts, "tests": weak, "signs": signs}, pretty=True))
+        return
+    lines = [] if verdicts is None else found.verdict_lines(path, verdicts)
+    _echo([*lines, *weak, *found.sign_lines(signs)])
 
 
 def _echo(lines: Iterable[str]) -> None:
@@ -133,37 +130,6 @@ def _sample_file(stored: Stored) -> Path:
     return stored.folder / AUDIT
 
 
-def _audit_verdicts(
-    path: Path, graded: GradedRows, sample: int, output: Path | None, labels: Path | None, seed: int
-) -> None:
-    from ..analysis import audit, verdicts
-    from ..console import tracked
-
-    again = tracked(verdicts.rechecked(graded), graded.table.num_rows // verdicts.ROWS_AT_ONCE + 1)
-    recheck_N = [verdict for some in again for verdict in some]
-    strata_N = audit.strata(graded, recheck_N)
-    errors = None if labels is None else audit.labelled_errors(labels, graded, strata_N)
-    rows = audit.draw(graded, strata_N, sample, seed) if output is not None else []
-    operator = graded.by_math_verify_mapper
-    checks = verdicts.metamorphic_checks(graded, operator, seed) if operator is not None else None
-    agreement, without = verdicts.agreement(graded, recheck_N), verdicts.no_answer(graded).sum()
-    lines = [*audit.agreement_lines(path, graded, agreement, int(without))]
-    lines += audit.formula_lines(graded)
-    if output is not None:
-        failing = audit.failing_lines(checks.failing if checks is not None else ())
-        sampled = audit.sample_lines(graded, recheck_N, strata_N, rows)
-        audit.write_lines(output, [*sampled, *failing])
-        lines.append(audit.sample_line(len(rows), output))
-    lines += audit.error_lines(graded.verifier, errors)
-    lines += audit.metamorphic_lines(checks, graded.verifier, output)
-    _echo(lines)
-
-
-# --- `rejuice diff`: two recipes in words, and two runs on data -----------------------
-
-RowKind = Literal["gained", "lost", "flipped", "silenced", "woken", "prompts", "new"]
-
-
 def diff(
     a: Annotated[
         Path,
@@ -176,9 +142,10 @@ def diff(
     b: Annotated[Path, typer.Argument(metavar="B", parser=to_path, help="Another one.")],
     steps: TrainingSteps = None,
     rows: Annotated[
-        RowKind | None,
+        Literal["gained", "lost", "flipped", "silenced", "woken", "prompts", "new"] | None,
         typer.Option("--rows", help="Print what a figure is made of, as JSON lines."),
     ] = None,
+    json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Compare two recipes in words and, where both have been run, two runs on data.
@@ -186,9 +153,9 @@ def diff(
     Two steps of one training run show why the reward rose or fell from one to the other:
     `rejuice diff RUN/steps/000038 RUN/steps/000040`.
     """
-    from ..analysis.diff import Side
+    from ..analysis.diff import Side, diff_facts
     from ..analysis.diff_words import show_diff, show_diff_rows
-    from ..console import Console
+    from ..console import Console, as_json
     from ..recipe.recipe import RECIPES
     from ..recipe.trust import read_to_show
 
@@ -201,12 +168,10 @@ def diff(
 
     if rows is not None:
         show_diff_rows(side(a), side(b), rows)
+    elif json:
+        typer.echo(as_json(diff_facts(side(a), side(b)), pretty=True))
     else:
         show_diff(side(a), side(b), f"rejuice {shlex.join(sys.argv[1:])}", Console())
-
-
-# --- Explain --------------------------------------------------------------------------
-# `rejuice explain`: what a recipe does, and what became of a row of a finished run.
 
 
 def explain(
@@ -228,6 +193,7 @@ def explain(
         bool, typer.Option("--all", help="All rows, values and lines, whatever their length.")
     ] = False,
     steps: TrainingSteps = None,
+    json: Json = False,
     trust: Trust = False,
     debug: Debug = False,
 ) -> None:
@@ -236,8 +202,9 @@ def explain(
     Of a run its own recipe counts, as it ran, whatever became of the file since. Of operators of
     its own, what they wrote is shown; what they say about it, with --trust only.
     """
-    from ..analysis.explain import explain_recipe, explain_row
-    from ..analysis.recipe_words import changed_fields
+    from ..analysis.comparison import changed_fields
+    from ..analysis.explain import explain_facts, explain_recipe, explain_row
+    from ..console import as_json
     from ..recipe.recipe import RECIPES
     from ..recipe.trust import read_to_show
 
@@ -249,17 +216,22 @@ def explain(
         if recipe is None:
             stored = open_with_code(path, None, path, trust, needs_code=False)
             recipe = stored.read_recipe(overrides)
-        typer.echo(explain_recipe(recipe), nl=False)
+        if json:
+            fields = {step.name: step.operator for step in recipe.steps}
+            typer.echo(as_json(fields, pretty=True))
+        else:
+            typer.echo(explain_recipe(recipe), nl=False)
         return
     other: AnyPath = recipe.head.export_path if recipe and "export_path" in overrides else path
     stored = open_with_code(other, range_of_steps(steps), path, trust, needs_code=False)
     if recipe is not None and changed_fields(stored.read_recipe().steps, recipe.steps):
         found = f"{recipe.path} and the recipe of the run differ"
         warn(f"{found}: this explains {stored.recipe}")
-    typer.echo(explain_row(stored, row, everything=everything), nl=False)
+    if json:
+        typer.echo(as_json(explain_facts(stored, row), pretty=True))
+    else:
+        typer.echo(explain_row(stored, row, everything=everything), nl=False)
 
-
-# --- `rejuice whatif`: other settings over the responses of a finished run ------------
 
 RecipeOrRun = Annotated[
     Path,
@@ -287,6 +259,15 @@ def whatif(
         Literal["gained", "lost", "flipped", "silenced", "woken", "unknown"] | None,
         typer.Option("--rows", help="Print the rows of a figure, as JSON lines."),
     ] = None,
+    each: Annotated[
+        bool,
+        typer.Option(
+            "--each",
+            help="What each step is worth: leave out each one after sampling, and each reward "
+            "weight, one at a time.",
+        ),
+    ] = False,
+    json: Json = False,
     trust: Trust = False,
     debug: Debug = False,
 ) -> None:
@@ -296,8 +277,11 @@ def whatif(
     `rejuice whatif recipe.yaml --reward_sum_mapper.weights.format 0.3`.
     """
     from ..analysis import whatif as others
-    from ..console import Console, tracked
+    from ..console import Console, as_json, tracked
     from ..recipe.steps import weight_warnings
+
+    if each and rows:
+        raise RejuiceError("--rows are of one comparison", "leave --each out")
 
     stored, other = open_with_recipe(
         recipe, run, overrides_of(context), range_of_steps(steps), trust
@@ -305,16 +289,24 @@ def whatif(
     together = other.in_training() if stored.kind == "training run" else other.offline()
     for line in weight_warnings(together.steps, other.where):
         warn(line)
+    if each:
+        parts = list(tracked(others.whatif_each(stored, other)))
+        if json:
+            worth = {part.name: one or {"needed_by": part.needed_by} for part, one in parts}
+            typer.echo(as_json(worth, pretty=True))
+        else:
+            others.show_each(parts, Console())
+        return
     found = list(tracked(others.whatif_of_sets(stored, other)))
     if rows is not None:
         others.show_rows(found, rows)
         return
-    command, changes = f"rejuice {shlex.join(sys.argv[1:])}", others.changes_of(stored, other)
+    changes = others.changes_of(stored, other)
+    if json:
+        typer.echo(as_json({"changed": changes, **others.facts(found)}, pretty=True))
+        return
+    command = f"rejuice {shlex.join(sys.argv[1:])}"
     others.show_whatif(stored.path, changes, found, command, Console())
-
-
-# --- Preview --------------------------------------------------------------------------
-# `rejuice preview`: what training on a recipe would get, from the responses of a run.
 
 
 def preview(
@@ -326,6 +318,7 @@ def preview(
         typer.Option("--prompts", min=2, help="How many prompts to sample where nothing was run."),
     ] = 64,
     allow_empty: AllowEmpty = False,
+    json: Json = False,
     trust: Trust = False,
     debug: Debug = False,
 ) -> None:
@@ -335,11 +328,10 @@ def preview(
     sampled or judged again. Of a recipe that has not been run, a sample of prompts is run first.
     Where the recipe chooses the prompts of each training step, those of the next one are shown.
     """
-    from ...operators import EmptyResultError
     from ..analysis.preview import preview as previewed
     from ..analysis.preview import run_on_some, show_preview, trained
     from ..analysis.replay import SetSamples
-    from ..console import Console, path_text
+    from ..console import Console, as_json, path_text
     from ..engine.progress import Progress
 
     overrides = overrides_of(context)
@@ -348,49 +340,87 @@ def preview(
         check_recipe_trusted(recipe, trust)
         run = run_on_some(recipe, overrides, prompts, Progress(Console(stderr=True)))
     stored, wanted = open_with_recipe(recipe, run, overrides, None, trust)
-    console = Console()
+    console, facts = Console(), list[dict[str, object]]()
     for one in trained(stored, wanted):
         found = previewed(SetSamples.of(one), one.fit(wanted))
         title = path_text(stored.path)
         title = title if stored.kind == "export" else f"{title}, {one.name}"
-        show_preview(title, found, console, sampled=sampled)
+        facts.append({"of": title, **found._asdict()})
+        if not json:
+            show_preview(title, found, console, sampled=sampled)
         if not found.figures.kept and not allow_empty:
             raise EmptyResultError(
                 f"no row is left of {found.figures.rows:,} responses",
                 "change the filters, or accept it with --allow_empty",
             )
+    following = None
     if stored.kind == "training run" and wanted.head.train is not None:
-        from ...trainer.report.next_step import show_next_step
+        from ...trainer.report.next_step import next_step_of, show_next_step
 
-        show_next_step(stored.folder, wanted, console)
-
-
-# --- `rejuice report`: what became of the rows of a finished run, in the terminal -----
+        if not json:
+            show_next_step(stored.folder, wanted, console)
+        elif step := next_step_of(stored.folder, wanted):
+            following = {**step._asdict(), "taken": step.taken.to_pylist()}
+    if json:
+        typer.echo(as_json({"sets": facts, "next_step": following}, pretty=True))
 
 
 def report(
-    path: StoredPath,
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", parser=to_path, help=_STORED)],
     steps: TrainingSteps = None,
+    curves: Annotated[
+        Path | None,
+        typer.Option(
+            "--curves",
+            help="Of training runs: draw their curves, those of runs that differ only in their "
+            "seeds as one; the file ends in .png, .svg or .pdf.",
+        ),
+    ] = None,
+    against: Annotated[
+        Literal["step", "tokens"], typer.Option("--against", help="The x axis of --curves.")
+    ] = "step",
     allow_empty: AllowEmpty = False,
+    overwrite: Overwrite = False,
+    json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Print the funnel of a finished run and why rewards are missing; metrics of training, too."""
-    from ..analysis.funnel import show_funnel, show_sources, show_training
-    from ..console import Console
+    from ..console import path_text
+    from ..dataset.files import check_is_free
+
+    if curves is not None:
+        needs("drawing curves", "matplotlib", "matplotlib")
+        check_is_free(curves, overwrite=overwrite)
+    for path in paths:
+        _report(path, range_of_steps(steps), json, allow_empty)
+    if curves is not None:
+        from ...trainer.report.curves import draw
+
+        draw(paths, curves, against=against)
+        if not json:
+            typer.echo(f"curves: {path_text(curves)}")
+
+
+def _report(path: AnyPath, steps: range | None, json: bool, allow_empty: bool) -> None:
+    from ..analysis.funnel import report_facts, show_funnel, show_sources, show_training
+    from ..console import Console, as_json
     from ..dataset.files import run_folder
     from ..engine.report import Report
 
-    console = Console()
+    console, found = Console(), None
     if (run_folder(path) / "report.json").is_file():  # Whatever else of the run may be gone.
-        found: Report | None = Report.read(path)
-    else:
-        stored = open_run(path, range_of_steps(steps))
-        found = stored.report
-    if found is not None:
+        found = Report.read(path)
+    stored = None if found is not None else open_run(path, steps)
+    found = found if stored is None else stored.report
+    if json:
+        typer.echo(as_json(found or (stored and report_facts(stored)), pretty=True))
+        rows = 1 if found is None else found.rows_out  # Nothing is known of those of training.
+    elif found is not None:
         show_funnel(found, console, path)
         show_sources(path, console)
         rows = found.rows_out
     else:
+        assert stored is not None
         if stored.kind == "training run":
             from ...trainer.launch.training import show
 
@@ -403,30 +433,8 @@ def report(
         raise EmptyResultError(what, f"{right}, or accept it with --allow_empty")
 
 
-# --- `rejuice view`: one HTML file of a run, to look at in a browser ------------------
-
-Live = Annotated[
-    bool,
-    typer.Option(
-        "--live",
-        help="Follow a training run while it goes on: the page is served on this machine, and "
-        "written when the run has ended.",
-    ),
-]
-Port = Annotated[
-    int, typer.Option("--port", min=0, max=65535, help="The port of --live; 0: any free one.")
-]
-
-
 def view(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="PATH...",
-            parser=to_path,
-            help=_STORED,
-        ),
-    ],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", parser=to_path, help=_STORED)],
     output: Annotated[
         Path | None,
         typer.Option(
@@ -438,8 +446,17 @@ def view(
         int, typer.Option("--most_mb", min=4, help="Leave texts out above this size.")
     ] = 39,
     no_open: Annotated[bool, typer.Option("--no_open", help="Do not open a browser.")] = False,
-    live: Live = False,
-    port: Port = 0,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live",
+            help="Follow a training run while it goes on: the page is served on this machine, and "
+            "written when the run has ended.",
+        ),
+    ] = False,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="The port of --live; 0: any free one.")
+    ] = 0,
     overwrite: Overwrite = False,
     debug: Debug = False,
 ) -> None:
@@ -473,8 +490,7 @@ def _follow(paths: Sequence[AnyPath], port: int, most_bytes: int, *, opened: boo
     """Serve the page of a training run until the run has ended."""
     from ...trainer.launch.failure import why_ended
     from ...trainer.launch.training import of_run
-    from ...trainer.report.live import RunSoFar
-    from ..analysis.page.live import serve
+    from ...trainer.report.live import RunSoFar, serve
 
     if len(paths) > 1:
         raise RejuiceError(f"--live follows one run, not {len(paths)}", "give one of them")
@@ -514,28 +530,3 @@ def _run_of(path: AnyPath) -> AnyPath:
     own = path.resolve().parent
     in_folder = own if (own / "steps").is_dir() else RUNS / path.stem  # A run keeps its recipe.
     return export_of(path) or in_folder
-
-
-# --- Ablate ---------------------------------------------------------------------------
-
-
-def ablate(
-    context: typer.Context,
-    recipe: RecipeOrRun,
-    run: OfRun = None,
-    steps: TrainingSteps = None,
-    trust: Trust = False,
-    debug: Debug = False,
-) -> None:
-    """Leave out each step after sampling, and each reward weight, one at a time, and compare.
-
-    Nothing is sampled or judged again. Of a training run, the figures are of all its steps.
-    """
-    from ..analysis.ablate import ablated, show_ablations
-    from ..analysis.whatif import answers
-    from ..console import Console, tracked
-
-    stored, other = open_with_recipe(
-        recipe, run, overrides_of(context), range_of_steps(steps), trust
-    )
-    show_ablations(list(tracked(ablated(answers(stored), other))), Console())

@@ -19,7 +19,7 @@ from ...operators.errors import first_line, needs
 from ...operators.workers import signals_interrupt
 from ..dataset.remote import AnyPath
 from ..safe_output import safe_output, shown
-from .analysis import ablate, audit, diff, explain, preview, report, view, whatif
+from .analysis import audit, diff, explain, preview, report, view, whatif
 from .cache import app as cache
 from .evaluation import evaluate
 from .export import app as export
@@ -40,7 +40,7 @@ from .options import (
     warn_of_steps,
 )
 from .runs import Trust, check_recipe_trusted, trust_made
-from .training import TRAIN_EPILOG, checkpoint, curves, simulate, train
+from .training import TRAIN_EPILOG, checkpoint, simulate, train
 
 if TYPE_CHECKING:
     from ..recipe.recipe import Recipe
@@ -345,13 +345,12 @@ def download(
     typer.echo(f"{path}: {rows:,} rows of {name}, split {split}.")
 
 
-for command in (explain, report, view, whatif, ablate, diff, preview, audit):
-    takes_fields = command in (explain, whatif, ablate, preview)
+for command in (explain, report, view, whatif, diff, preview, audit):
+    takes_fields = command in (explain, whatif, preview)
     options: Any = {"cls": OverridableCommand, "epilog": EPILOG} if takes_fields else {}
     app.command(rich_help_panel=_LOOK, **options)(command)
 app.command(cls=OverridableCommand, epilog=TRAIN_EPILOG, rich_help_panel=_TRAIN)(train)
 app.command("eval", cls=OverridableCommand, epilog=EPILOG, rich_help_panel=_TRAIN)(evaluate)
-app.command(rich_help_panel=_TRAIN)(curves)
 app.command(rich_help_panel=_TRAIN)(simulate)
 export.command("policy")(checkpoint)
 app.add_typer(export, name="export", no_args_is_help=True, rich_help_panel=_SHARE)

@@ -33,9 +33,6 @@ Trust = Annotated[
 ]
 
 
-# --- Open -----------------------------------------------------------------------------
-
-
 def open_run(path: AnyPath, steps: range | None = None) -> Stored:
     """Open an export, its run folder, a recipe that was run, a training run or a step of one.
 

@@ -7,7 +7,7 @@ import shlex
 import shutil
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -141,30 +141,6 @@ def _prepare(
     return run, server
 
 
-def curves(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of runs.")],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="The file to write: .png, .svg or .pdf.")
-    ] = Path("curves.png"),
-    against: Annotated[
-        Literal["step", "tokens"], typer.Option("--against", help="The unit of the x axis.")
-    ] = "step",
-    overwrite: Overwrite = False,
-) -> None:
-    """Draw the curves of training runs.
-
-    Runs that differ only in their seeds are averaged into one curve.
-    """
-    needs("drawing curves", "matplotlib", "matplotlib")
-    from ...trainer.report.curves import draw
-    from ..console import path_text
-    from ..dataset.files import check_is_free
-
-    check_is_free(output, overwrite=overwrite)
-    draw(runs, output, against=against)
-    typer.echo(f"{path_text(output)}: {len(runs)} {'run' if len(runs) == 1 else 'runs'}.")
-
-
 def simulate(
     run: RunPath,
     max_age: Annotated[
@@ -289,7 +265,7 @@ def _train(
         found = "training finished, but the policy or curves could not be written"
         typer.echo(f"rejuice: {found}: {unfinished}", err=True)
         path = shlex.quote(str(folder))
-        commands = f"`rejuice export policy {path} DIR` and `rejuice curves {path}`"
+        commands = f"`rejuice export policy {path} DIR` and `rejuice report {path} --curves FILE`"
         typer.echo(f"to write them: {commands}", err=True)
         raise typer.Exit(_FAILED)
 

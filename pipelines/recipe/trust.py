@@ -1,9 +1,11 @@
 """Which code of run folders the user trusts, and how a recipe is read without it.
 
-    ~/.local/state/rejuice/trusted/<hash>    one file for each recipe and Python file of a folder
+    ~/.local/state/rejuice/trusted/<hash>    one file for each piece of code of a folder
 
-The hash is of the folder, the file's path and its content, so a file that is moved or edited is not
-trusted any more. It is kept outside of the run folder, which is whoever's who made it.
+The hash is of the folder and a Python file's path and content, or a field of a recipe that makes
+code run: what is moved or edited is not trusted any more, and the recipe that a run keeps of each
+step is, where its code is that of the run. It is kept outside of the run folder, which is whoever's
+who made it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import chain
 from os import environ
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,7 +44,7 @@ _RUNS_PYTHON = ("python_file_mapper", "python_lambda_mapper", REWARD_FUNCTION)
 class RecipeCode(NamedTuple):
     """The code that recipes name."""
 
-    recipes: tuple[Path, ...]  # their files
+    fields: tuple[str, ...]  # what makes code run in them, with its value
     files: tuple[Path, ...]  # Python files, or folders of them, that they name; absolute
     named: tuple[str, ...]  # what is code in them, for a message, such as `custom_operator_paths`
     # what else of the run folder makes code run, such as its checkpoints
@@ -52,13 +53,12 @@ class RecipeCode(NamedTuple):
 
 def code_of(recipes: Iterable[Path]) -> RecipeCode:
     """The code that some recipes name; nothing of it is run."""
-    paths = tuple(dict.fromkeys(recipes))
-    files, named = dict[Path, None](), dict[str, None]()
-    for path in paths:
+    files, fields = dict[Path, None](), dict[str, str]()
+    for path in dict.fromkeys(recipes):
         document = read_document(path).value
         files |= dict.fromkeys(_files(path, document))
-        named |= dict.fromkeys(_named(document))
-    return RecipeCode(paths, tuple(files), tuple(named))
+        fields |= {repr(pair): pair[0] for pair in _fields(document)}
+    return RecipeCode(tuple(fields), tuple(files), tuple(dict.fromkeys(fields.values())))
 
 
 def _files(path: Path, document: Mapping[str, Any]) -> Iterator[Path]:
@@ -76,15 +76,16 @@ def _files(path: Path, document: Mapping[str, Any]) -> Iterator[Path]:
             yield file
 
 
-def _named(document: Mapping[str, Any]) -> Iterator[str]:
+def _fields(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what makes code run, with its value; that of files is their content."""
     if document.get("custom_operator_paths"):
-        yield "custom_operator_paths"
-    if (document.get("ray_address") or "auto") not in _HERE:
-        yield "ray_address"
+        yield "custom_operator_paths", None
+    if (address := document.get("ray_address") or "auto") not in _HERE:
+        yield "ray_address", address
     train = document.get("train")
     if isinstance(train, Mapping) and train.get("verl"):
-        yield "train.verl"
-    yield from (name for name, _ in _entries(document.get("process")) if name in _RUNS_PYTHON)
+        yield "train.verl", train["verl"]
+    yield from (each for each in _entries(document.get("process")) if each[0] in _RUNS_PYTHON)
     yield from _nested(document)
 
 
@@ -94,7 +95,7 @@ def _entries(process: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield str(name), fields if isinstance(fields, Mapping) else {}
 
 
-def _nested(value: Any, seen: set[int] | None = None) -> Iterator[str]:
+def _nested(value: Any, seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
     """Yield what makes code run wherever it stands, in fields of fields, too."""
     seen = set() if seen is None else seen
     if not isinstance(value, Mapping | list) or id(value) in seen:
@@ -102,11 +103,11 @@ def _nested(value: Any, seen: set[int] | None = None) -> Iterator[str]:
     seen.add(id(value))
     for key, each in value.items() if isinstance(value, Mapping) else enumerate(value):
         if key == "trust_remote_code" and each:
-            yield "trust_remote_code"
+            yield "trust_remote_code", value
         elif key == "vllm" and isinstance(each, Mapping) and each.get("python"):
-            yield "vllm: python"
+            yield "vllm: python", each["python"]
         elif key == "tools" and serves_tools({"tools": each}):
-            yield f"the tool {SERVED}"
+            yield f"the tool {SERVED}", each
         yield from _nested(each, seen)
 
 
@@ -138,7 +139,8 @@ def read_stored(path: Path, folder: Path, overrides: Mapping[str, str] | None = 
     recipe = load_without_code(path, overrides)
     if not any(isinstance(step.operator, StoredOperator) for step in recipe.steps):
         return recipe
-    return load(path, overrides) if is_trusted(folder, code_of([path])) else recipe
+    code = code_of([path])
+    return load(path, overrides) if code.named and is_trusted(folder, code) else recipe
 
 
 def read_to_show(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
@@ -149,7 +151,7 @@ def read_to_show(path: Path, overrides: Mapping[str, str] | None = None) -> Reci
 
 def is_trusted(folder: Path, code: RecipeCode) -> bool:
     """Whether the user trusts all this code, as it is now, in this folder."""
-    # One after the other: where the recipe itself is not trusted, no file that it names is read.
+    # One after the other: where a field of a recipe is not trusted, no file that it names is read.
     keys = _keys(folder, code)
     return all(key in _this_process or (_folder() / key).is_file() for key in keys)
 
@@ -170,13 +172,12 @@ def _folder() -> Path:
 
 
 def _keys(folder: Path, code: RecipeCode) -> Iterator[str]:
-    files = (file for each in code.files for file in _python_files(each))
-    for path in chain(code.recipes, files):  # Read one by one, see `is_trusted`.
+    for field in (*code.fields, *code.others):
+        yield _key([str(folder.resolve()), field])
+    for path in (file for each in code.files for file in _python_files(each)):
         content = path.read_bytes() if path.is_file() else b""  # Neither a device nor a pipe.
         digest = hashlib.sha256(content).hexdigest()
         yield _key([str(folder.resolve()), str(path.resolve()), digest])
-    for name in code.others:
-        yield _key([str(folder.resolve()), name])
 
 
 def _key(parts: list[str]) -> str:

@@ -154,12 +154,12 @@ def test_a_page_has_what_steps_wrote_whose_code_was_not_run(rejuice, hostile, tm
 NEEDING = (
     "whatif|{run}|--reward_sum_mapper.weights.accuracy|2.0",
     "whatif|{run}/recipe.yaml",
-    "ablate|{run}",
+    "whatif|{run}|--each",
     "preview|{run}|--allow_empty",
     "check|{run}/recipe.yaml",
     "run|{run}/recipe.yaml|-q|--export_path|again.parquet",
     "whatif|{try}",
-    "ablate|{try}",
+    "whatif|{try}|--each",
     "check|{try}/steps/000001/recipe.yaml",
 )
 
@@ -191,9 +191,9 @@ def test_commands_that_need_the_code_ask_once(rejuice, hostile, words):
 
 def test_the_option_is_added_before_what_is_no_option(rejuice, hostile, tmp_path):
     (tmp_path / "-x").symlink_to(hostile.folder, target_is_directory=True)
-    err = rejuice("ablate", "--", "-x/out.run")[2]
+    err = rejuice("whatif", "--each", "--", "-x/out.run")[2]
     typed = err.partition("run `")[2].partition("`")[0]
-    assert typed == "rejuice ablate --trust -- -x/out.run"
+    assert typed == "rejuice whatif --each --trust -- -x/out.run"
     assert rejuice(*shlex.split(typed)[1:])[0] == 0
 
 
@@ -212,13 +212,33 @@ def test_the_run_that_one_has_made_asks_nothing(rejuice, hostile):
     export = hostile.folder / "made.parquet"
     assert rejuice("run", made, "-q", "--export_path", export)[0] == 0
     run = export.with_suffix(".run")
-    for words in (["whatif", export], ["whatif", run], ["check", run / "recipe.yaml"]):
+    shared = ["export", "verl", export, hostile.folder / "verl"]
+    for words in (["whatif", export], ["whatif", run], ["check", run / "recipe.yaml"], shared):
         hostile.forget()
         code, _, err = rejuice(*words)
         assert (code, "--trust" in err) == (0, False), words
     copied = hostile.folder / "copied.run"
     shutil.copytree(run, copied)
     assert "--trust" in rejuice("check", copied / "recipe.yaml")[2]
+
+
+def test_the_training_run_that_one_has_made_asks_nothing(rejuice, hostile):
+    """What `rejuice train` trusts is its recipe; those that it keeps of each step name no more."""
+    run = hostile.training
+    trust.trust(run, trust.code_of([run / "recipe.yaml"]))
+    for words in (["whatif", run], ["whatif", run / "steps" / "000001"]):
+        hostile.forget()
+        code, _, err = rejuice(*words)
+        assert (code, "--trust" in err) == (0, False), words
+    step = run / "steps" / "000001" / "recipe.yaml"
+    text = step.read_text()
+    document = yaml.safe_load(text)
+    document["process"].append({"python_lambda_mapper": {"lambda_str": "lambda x: x"}})
+    step.write_text(yaml.safe_dump(document))
+    try:
+        assert "--trust" in rejuice("whatif", run)[2], "a step that names more code"
+    finally:
+        step.write_text(text)
 
 
 def test_what_was_trusted_is_used_to_look_too(rejuice, hostile):

@@ -48,7 +48,7 @@ def check_every_command(rejuice, path, table, folder, *, sampled, judged=False):
     (changed,) = [line for line in more.splitlines() if line.startswith("changed ")]
     assert changed.endswith("reward_sum_mapper.weights.accuracy 1.0 -> 2.0")
 
-    assert "nothing" in checked("ablate", path)
+    assert "nothing" in checked("whatif", path, "--each")
 
     out = checked("preview", path)
     (sizes,) = [line for line in out.splitlines() if line.startswith("mean |advantage|")][:1]

@@ -88,7 +88,7 @@ def page_data(hostile=True, title=None, training=False):
     rows = RowTable(table, Groups.of(table), components)
     funnel = [_step("math_verify_mapper", 12, {}), _step(attack(5), 12, {attack(1): 4})]
     lengths_N = np.asarray(table["tokens"]).astype(np.int32)
-    figures = {**set_figures(rows, funnel).as_json(), "length_unit": "tokens", "sampled": n}
+    figures = {**set_figures(rows, funnel)._asdict(), "length_unit": "tokens", "sampled": n}
     group_texts = pa.table(
         {
             "prompt_id": table["prompt_id"].take(pa.array([0, 4, 8])),

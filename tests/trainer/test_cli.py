@@ -20,8 +20,8 @@ from rejuice.trainer.launch import checkpoints, prompts, training, verl_config
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
-    "run", "check", "ops", "explain", "report", "view", "whatif", "ablate", "diff", "preview",
-    "audit", "train", "curves", "simulate", "evaluate",
+    "run", "check", "ops", "explain", "report", "view", "whatif", "diff", "preview",
+    "audit", "train", "simulate", "evaluate",
 }  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def test_it_has_all_commands(rejuice):
     assert all(f" {command} " in out for command in named)
 
 
-@pytest.mark.parametrize("words", [["train"], ["curves"], ["simulate"], ["export"], ["eval"]])
+@pytest.mark.parametrize("words", [["train"], ["simulate"], ["export"], ["eval"]])
 def test_every_command_has_help(rejuice, words):
     code, out, _ = rejuice(*words, "--help")
     assert code == 0
@@ -109,12 +109,12 @@ def test_the_extra_is_named_where_it_is_missing(rejuice, recipe, monkeypatch):
 def test_a_picture_needs_no_more_than_what_draws_it(rejuice, tmp_path, monkeypatch):
     write_run(tmp_path / "run", [line(1, 0.1)])
     monkeypatch.setattr(cli, "_NEEDED", ("no_such_thing",))
-    assert rejuice("curves", "run")[0] == 0
+    assert rejuice("report", "run", "--curves", "curves.png")[0] == 0
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
     message = (
         "rejuice: drawing curves needs matplotlib, which is not installed; pip install matplotlib\n"
     )
-    assert rejuice("curves", "run") == (2, "", message)
+    assert rejuice("report", "run", "--curves", "new.png") == (2, "", message)
 
 
 # train
@@ -524,7 +524,8 @@ def test_a_policy_that_cannot_be_written_is_a_failure_of_a_run_that_is_trained(
     assert out.startswith("try: 4 steps in 8 s")
     assert err.splitlines()[-2:] == [
         f"rejuice: training finished, but the policy or curves could not be written: {error}",
-        "to write them: `rejuice export policy outputs/try DIR` and `rejuice curves outputs/try`",
+        "to write them: `rejuice export policy outputs/try DIR` and "
+        "`rejuice report outputs/try --curves FILE`",
     ]
 
 
@@ -578,13 +579,11 @@ def test_report_prints_judge_failures_and_groups_without_signal_where_they_are_l
 @pytest.mark.slow
 def test_curves(rejuice, tmp_path):
     write_run(tmp_path / "run", [line(1, 0.1)])
-    assert rejuice("curves", "run", "-o", "x.png") == (0, "x.png: 1 run.\n", "")
+    code, out, err = rejuice("report", "run", "--curves", "x.png")
+    assert (code, out.splitlines()[-1], err) == (0, "curves: x.png", "")
     assert (tmp_path / "x.png").exists()
-    code, _, err = rejuice("curves", "run", "none")
-    assert (code, err) == (
-        2,
-        "rejuice: none holds no training run; give the --output of one\n",
-    )
+    code, _, err = rejuice("report", "run", "--curves", "x.png")
+    assert (code, "x.png" in err, "--overwrite" in err) == (2, True, True)
 
 
 def test_checkpoint(rejuice, monkeypatch, tmp_path):

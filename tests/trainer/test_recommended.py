@@ -71,7 +71,8 @@ def test_a_run_that_failed_is_resumed(rejuice, trains, checkpoint):
 
 @pytest.mark.slow
 @pytest.mark.recommended(
-    "pipelines/cli/training.py", "`rejuice export policy {…} DIR` and `rejuice curves {…}`"
+    "pipelines/cli/training.py",
+    "`rejuice export policy {…} DIR` and `rejuice report {…} --curves FILE`",
 )
 def test_what_could_not_be_written_is_written(rejuice, monkeypatch, tmp_path):
     def fails(*_):
@@ -82,7 +83,7 @@ def test_what_could_not_be_written_is_written(rejuice, monkeypatch, tmp_path):
         policy, curves = commands(rejuice("rejuice train 'my try.yaml'", code=1))
     rejuice(policy.replace("DIR", "policy"))
     assert (tmp_path / "policy").is_dir()
-    rejuice(curves)
+    rejuice(curves.replace("FILE", "curves.png"))
     assert (tmp_path / "curves.png").is_file()
 
 
@@ -120,7 +121,8 @@ def test_what_a_finished_run_recommends(rejuice, trains, tmp_path):
 @pytest.mark.slow
 @pytest.mark.recommended("trainer/report/curves.py", "give the --output of one")
 def test_the_output_of_a_run_has_curves(rejuice, tmp_path):
-    assert "give the --output of one" in rejuice("rejuice curves 'my try.yaml'", code=2)
     rejuice("rejuice train 'my try.yaml' --output 'a run'")
-    rejuice("rejuice curves 'a run'")
+    step = "'a run/recipe.yaml'"
+    assert "give the --output of one" in rejuice(f"rejuice report {step} --curves x.png", code=2)
+    rejuice("rejuice report 'a run' --curves curves.png")
     assert (tmp_path / "curves.png").is_file()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import yaml
@@ -14,7 +14,8 @@ from ...operators.errors import RejuiceError
 from ...operators.groups import Array
 from ...pipelines.dataset.files import written
 from .. import metrics
-from ..metrics import Point, component, validation
+from ..metrics import Point
+from .watch import Figure, figures, validation_figures
 
 Against = Literal["step", "tokens"]
 _AXES = {"step": "training step", "tokens": "tokens generated"}
@@ -25,18 +26,11 @@ _WIDTH, _HEIGHT = 4, 4
 
 
 class RunGroup(NamedTuple):
-    """Runs that differ in their seeds only."""
-
     name: str  # their name in the legend
     points: list[list[Point]]  # the logged points of each run
 
 
 def draw(folders: Sequence[Path], path: Path, *, against: Against = "step") -> None:
-    """Draw the curves of runs as a picture.
-
-    Raises:
-        RejuiceError: a folder holds no run that has trained a step, or the path names no picture.
-    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -94,57 +88,30 @@ def band(curves: Sequence[tuple[Array, Array]]) -> tuple[Array, Array, Array, Ar
     return x, values.mean(0), values.min(0), values.max(0)
 
 
-_PointsByName: TypeAlias = dict[str, Callable[[Point], float | None]]
-
-
-class _Panel(NamedTuple):
-    title: str
-    unit: str
-    lines: _PointsByName
-
-
-_TURNS: _PointsByName = {"turns": lambda p: p.turns, "tool calls": lambda p: p.tool_calls}
-
-
-def _panels(groups: Sequence[RunGroup]) -> list[_Panel]:
+def _panels(groups: Sequence[RunGroup]) -> list[list[Figure]]:
+    """The figures of a report, each with those that are indented below it."""
     points = [point for runs in groups for run in runs.points for point in run]
-    sets = {name: validation(name) for point in points for name in point.validations}
-    if max((len(point.validations) for point in points), default=0) <= 1:
-        sets = {"": lambda p: p.validation}
-    components = {name: component(name) for point in points for name in point.components}
-    panels = [
-        _Panel("Validation accuracy", "share correct", sets),
-        _Panel("Pass rate in training", "share correct", {"": lambda p: p.pass_rate}),
-        _Panel(
-            "Reward and its components",
-            "mean; components before weights",
-            {"reward": lambda p: p.reward, **components},
-        ),
-        _Panel("Rows dropped", "share of the rows sampled", {"": _dropped}),
-        _Panel("Entropy", "nats, as the loss aggregates", {"": lambda p: p.entropy}),
-        _Panel("Response length", "tokens, mean", {"": lambda p: p.tokens}),
-        _Panel("KL divergence", "nats", {"": lambda p: p.kl}),
-        _Panel("Gradient norm", "before clipping", {"": lambda p: p.grad_norm}),
-        _Panel("Judgements", "share right, balanced", {"": lambda p: p.judged}),
-        _Panel("Turns and tool calls", "per trajectory, mean", _TURNS),
-        _Panel("Tool errors", "share of tool calls", {"": lambda p: p.tool_errors}),
-    ]
-
-    def logged(lines: _PointsByName) -> _PointsByName:
-        return {n: of for n, of in lines.items() if any(of(point) is not None for point in points)}
-
-    drawn = [panel._replace(lines=logged(panel.lines)) for panel in panels]
-    return [panel for panel in drawn if panel.lines]
+    norm = Figure("gradient norm", lambda p: p.grad_norm)
+    found = list[list[Figure]]()
+    for each in (*validation_figures(points), *figures(points), norm):
+        if each.name.startswith(" "):
+            found[-1].append(each)
+        elif any(each.of(point) is not None for point in points):
+            found = [panel for panel in found if panel[0].name != each.name]
+            found.append([each])
+    return found
 
 
-def _draw_panel(axes: Any, panel: _Panel, groups: Sequence[RunGroup], against: Against) -> None:
+def _draw_panel(
+    axes: Any, panel: Sequence[Figure], groups: Sequence[RunGroup], against: Against
+) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
-    many, alone = len(panel.lines) > 1, len(groups) == 1
+    many, alone = len(panel) > 1, len(groups) == 1
     for at, runs in enumerate(groups):
-        for nth, (name, of) in enumerate(panel.lines.items()):
-            curves = [c for run in runs.points if len((c := _curve(run, of, against))[0])]
+        for nth, figure in enumerate(panel):
+            curves = [c for run in runs.points if len((c := _curve(run, figure.of, against))[0])]
             if not curves:
                 continue
             # Colours distinguish runs; with a single run, they distinguish its lines.
@@ -152,19 +119,19 @@ def _draw_panel(axes: Any, panel: _Panel, groups: Sequence[RunGroup], against: A
             style = "-" if alone else _LINES[nth % len(_LINES)]
             x, mean, low, high = band(curves)
             marker = "." if len(x) <= 30 else None
-            label = name if alone else runs.name
+            label = figure.name.strip() if alone else runs.name
             axes.plot(x, mean, style, color=colour, label=label, marker=marker)
             if len(curves) > 1:
                 axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
-    axes.set(title=panel.title, ylabel=panel.unit, xlabel=_AXES[against])
+    axes.set(title=panel[0].name, xlabel=_AXES[against])
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 100k tokens.
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.grid(alpha=0.3)
     if many and alone:
         axes.legend(fontsize="small")
     elif many:
-        styles = zip(panel.lines, _LINES * len(panel.lines), strict=False)
-        lines = [Line2D([], [], color="grey", linestyle=x, label=name) for name, x in styles]
+        styles = zip(panel, _LINES * len(panel), strict=False)
+        lines = [Line2D([], [], color="grey", linestyle=x, label=f.name.strip()) for f, x in styles]
         axes.legend(handles=lines, fontsize="small")
 
 
@@ -176,7 +143,3 @@ def _curve(
     y = [of(point) for point in points]
     known = np.array([value is not None for value in y], bool)
     return x[known], np.array([value for value in y if value is not None], float)
-
-
-def _dropped(point: Point) -> float | None:
-    return None if point.dropped is None or not point.sampled else point.dropped / point.sampled

@@ -39,8 +39,6 @@ _SHOWN = {
 
 
 class NextStep(NamedTuple):
-    """The choice of a training step that was not taken yet."""
-
     number: int  # of the step
     taken: pa.Table  # the prompts that it samples, in order, with what the steps wrote to them
     eligible: int  # prompts that no step has dropped
@@ -51,11 +49,7 @@ class NextStep(NamedTuple):
 
 
 def next_step(run: TrainingRun) -> NextStep | None:
-    """The choice of the step after the last one that a run has trained; None: there is none.
-
-    Raises:
-        RejuiceError: what a step raised, or a file of the run is missing or damaged.
-    """
+    """None: all steps are trained."""
     trained = [point.step for point in read_metrics(run.folder) if point.trained]
     # A step of which a run was killed after its checkpoint may have no figures.
     number = 1 + max(*trained, saved.last(run.folder) or 0, 0)
@@ -75,7 +69,7 @@ def next_step(run: TrainingRun) -> NextStep | None:
 
 
 def _requested(config: Train, number: int, under_way: int) -> int:
-    """Return how many prompts a step requests, if training is resumed before it.
+    """How many prompts a step requests, if training is resumed before it.
 
     It fills up what is under way to the steps that are sampled ahead, as verl does at every start,
     and requests those of one step more, unless it is one of the last steps.
@@ -101,18 +95,20 @@ def _under_way(run: TrainingRun, number: int) -> list[str] | None:
     return [name for name, times in left.items() if times > 0]
 
 
-def show_next_step(folder: Path, recipe: Recipe, console: Console) -> None:
-    """Print which prompts the next step of a run samples, if the recipe's steps choose them."""
+def next_step_of(folder: Path, recipe: Recipe) -> NextStep | None:
+    """That of a run under a recipe; None: its steps choose no prompts, or all is trained."""
     if not split_recipe(recipe).choosing:
-        return
-    run = TrainingRun.of(folder, recipe)
-    found = next_step(run)
-    if found is None:
-        steps = run.config.steps
+        return None
+    return next_step(TrainingRun.of(folder, recipe))
+
+
+def show_next_step(folder: Path, recipe: Recipe, console: Console) -> None:
+    if (found := next_step_of(folder, recipe)) is not None:
+        _show(found, console)
+    elif recipe.head.train is not None and split_recipe(recipe).choosing:
+        steps = recipe.head.train.steps
         line = f"all {steps:,} steps are trained; the next one: --train.steps {steps + 1}"
         console.print(Text(line))
-    else:
-        _show(found, console)
 
 
 def _show(found: NextStep, console: Console) -> None:

@@ -26,12 +26,12 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from rich.console import Console
-from rich.table import Table
 
 from ...operators.agents.trajectory import TOOL_SECONDS
 from ...operators.columns import numbers
 from ...operators.errors import DataError
 from ...operators.groups import Array
+from ...pipelines.console import figures_table
 from ...pipelines.recipe.train import Train
 from .. import metrics
 from ..run import step_folder
@@ -45,8 +45,6 @@ iteration. On one core of two, 0.67 to 0.84 were measured (docs/benchmarks.md, "
 
 
 class StoredStep(NamedTuple):
-    """What a step of a run has sampled and trained on, and how long it took."""
-
     longest: float  # tokens of its longest response
     tokens: float  # of all its responses
     tools: float  # seconds of the tools of a trajectory, the greatest
@@ -61,9 +59,6 @@ def stored_steps(run: Path, config: Train) -> list[StoredStep]:
     """The last steps of a run whose rollouts were kept, and not its first ones.
 
     Steps whose trajectories do not say what their tools took are left out.
-
-    Raises:
-        DataError: it was not trained in mode `sync`, or too few of its steps are known.
     """
     right = "give a run of mode sync, without replay: it waits for sampling alone"
     if config.samples_ahead or config.replay is not None:
@@ -123,8 +118,6 @@ class SimulatedMode(NamedTuple):
 
 
 class Simulated(NamedTuple):
-    """What a mode is predicted to take."""
-
     setup: SimulatedMode
     seconds: float  # of a step, mean
     tokens_per_second: float  # trained
@@ -133,7 +126,6 @@ class Simulated(NamedTuple):
 
 
 def simulate(steps: Sequence[StoredStep], setup: SimulatedMode) -> Simulated:
-    """What training on these steps would take in a mode, by the formulas above."""
     longest_S, tokens_S, tools_S, trained_S, waiting_S, updating_S, seconds_S, _ = np.array(steps).T
     tools_S = np.minimum(tools_S, waiting_S)
     rest = max(0.0, float(np.median(seconds_S - waiting_S - updating_S)))
@@ -169,9 +161,6 @@ def _seconds_a_token(longest_S: Array, tokens_S: Array, seconds_S: Array) -> flo
     return max(0.0, float(of_token))
 
 
-# --- For the command line -------------------------------------------------------------
-
-
 def setups(
     config: Train,
     ages: Sequence[int],
@@ -183,13 +172,8 @@ def setups(
 ) -> list[SimulatedMode]:
     """The modes that a run could be trained in, `sync` first.
 
-    Args:
-        config: the `train:` section of the run.
-        ages: the values of `max_age`.
-        steps: of the run.
-        cores: that it may use, with profile `cpu`: as many as the run.
-        gpus: of each node that train in mode `separate_async`; None: as many as the run has.
-        rollout_gpus: of each node that sample there; None: mode `separate_async` is left out.
+    `gpus` of each node train in mode `separate_async`, by default as many as the run has, and
+    `rollout_gpus` sample; without these the mode is left out.
     """
     found = [SimulatedMode("sync", 0)]
     if config.profile == "cpu":
@@ -209,10 +193,9 @@ def setups(
 
 
 def show_simulated(found: Sequence[Simulated], console: Console) -> None:
-    """Print a table of modes; the first is what the others are compared to."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("mode", "max_age", "s a step", "tokens/s", "of sync", "waits", "mean age"):
-        table.add_column(name, justify="left" if name == "mode" else "right", no_wrap=True)
+    """The first is what the others are compared to."""
+    others = ("max_age", "s a step", "tokens/s", "of sync", "waits", "mean age")
+    table = figures_table("mode", *others)
     for each in found:
         table.add_row(
             each.setup.mode,

@@ -36,14 +36,7 @@ _FOLDERS: dict[SetKind, str] = {"answers": "", "judgements": "verify", "replayed
 
 
 def open_training(path: Path, steps: range | None = None) -> Stored | None:
-    """Return the folder of a training run, its recipe.yaml, or the folder of one of its steps.
-
-    Returns:
-        The stored run; None: the path is none of these.
-
-    Raises:
-        RejuiceError: what is there cannot be read.
-    """
+    """By the folder of a training run, its recipe.yaml, or the folder of a step; else None."""
     if path.name == "recipe.yaml" and is_prepared(path.parent):
         path = path.parent
     step = path.resolve()
@@ -101,16 +94,15 @@ def _set(step_folder: Path, kind: SetKind) -> StoredSet:
         incomplete = f"{folder / 'values.parquet'} has {found}"
     elif None in recorded:
         incomplete = f"a step of {folder / 'recipe.yaml'} made rows, whose values are not kept"
-    known = _known_steps(step_folder, kind, recipe, recorded)
-    # Named as the decisions have it, and counted as in the run: those that choose come first.
-    pairs = zip(recipe.steps, known, strict=True)
-    steps = tuple(x._replace(name=each.name, number=each.number or x.number) for x, each in pairs)
-    recipe = recipe.replace(steps=steps)
-    if len(recorded) == len(steps):
-        written = [
-            ((), {}) if each is None else (tuple(each.columns), each.reasons) for each in recorded
-        ]
-        recipe = with_written(recipe, written)
+    if not incomplete:
+        # Named as the decisions have it, and counted as in the run: those that choose come first.
+        known = [each for each in recorded if each is not None]
+        steps = tuple(
+            step._replace(name=each.name, number=each.number or step.number)
+            for step, each in zip(recipe.steps, known, strict=True)
+        )
+        written = [(tuple(each.columns), each.reasons) for each in known]
+        recipe = with_written(recipe.replace(steps=steps), written)
     steps = recipe.steps
     files = _Files(folder)
     return StoredSet(
@@ -159,8 +151,6 @@ def _choice(step_folder: Path) -> StoredSet | None:
 
 
 class _Files:
-    """The tables of a step's folder."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.rollouts = cache(partial(self.table, "rollouts"))
@@ -168,11 +158,7 @@ class _Files:
     def table(
         self, name: str, columns: Sequence[str] | None = None, needed: Sequence[str] = ()
     ) -> pa.Table:
-        """Return one of them, or some columns of it.
-
-        Raises:
-            DataError: it is gone or damaged, or lacks a column.
-        """
+        """One of them, or some columns of it."""
         path = self._folder / f"{name}.parquet"
         with _readable(path):
             table = pq.read_table(path, columns=columns and list(columns))
@@ -196,20 +182,6 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except (OSError, pa.ArrowException, ValueError, LookupError, TypeError) as error:
         raise DataError(f"{path} cannot be read", "train the step again") from error
-
-
-def _known_steps(
-    step_folder: Path, kind: SetKind, recipe: Recipe, recorded: list[RecordedStep | None]
-) -> Sequence[Step | RecordedStep]:
-    """The steps of a set with their names and numbers in the recipe of the run, if it is known."""
-    found = [each for each in recorded if each is not None]
-    if len(found) == len(recipe.steps):
-        return found
-    of_run = step_folder.parents[1] / "recipe.yaml"
-    whole = read_stored(of_run, of_run.parent) if of_run.is_file() else None
-    steps = _steps_of(whole, kind) if whole is not None else ()
-    same = [step.operator.name() for step in steps] == [x.operator.name() for x in recipe.steps]
-    return steps if same else recipe.steps
 
 
 def _steps_of(recipe: Recipe, kind: SetKind) -> tuple[Step, ...]:
@@ -255,7 +227,7 @@ def _run_step(files: _Files, recorded: list[RecordedStep | None]) -> RunStep:
 
 
 def _reasons(ids: pa.Array, decisions: pa.Table, step: str) -> pa.Array | None:
-    """Return why a step dropped each row as sampled, string[N]; None: it dropped none."""
+    """Why a step dropped each row as sampled, string[N]; None: it dropped none."""
     of_step = decisions.filter(pc.equal(decisions["step"], step))
     if not of_step.num_rows:
         return None

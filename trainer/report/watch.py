@@ -68,7 +68,7 @@ def _kept(folder: Path, split: str) -> pa.Table | None:
 
 
 def shown_set(split: str) -> str:
-    """Return the set of `validation-aime.parquet` is `validation aime`."""
+    """As in `validation aime`, of `validation-aime`."""
     return split.replace("-", " ", 1)
 
 
@@ -91,8 +91,6 @@ _MOST_FORMULAS = 0.5  # of the right answers of a step
 
 
 class Figure(NamedTuple):
-    """A figure of a step, and its format."""
-
     name: str
     of: Callable[[Point], float | None]
     form: str = ".3f"
@@ -109,7 +107,6 @@ class Figure(NamedTuple):
 
 
 def validation_figures(points: Sequence[Point]) -> list[Figure]:
-    """Return the figures of each validation set, which are shown first."""
     found = list[Figure]()
     for name in {name: None for point in points for name in point.validations}:
         title = "validation accuracy" if name == ONE_SET else f"validation {name}"
@@ -120,7 +117,6 @@ def validation_figures(points: Sequence[Point]) -> list[Figure]:
 
 
 def figures(points: Sequence[Point]) -> list[Figure]:
-    """Return the figures that are shown for a run."""
     names = {name: None for point in points for name in point.components}
     found = [
         Figure("reward", lambda p: p.reward),
@@ -259,7 +255,7 @@ class Watch:
 
 
 def spell(seconds: float) -> str:
-    """Return a time in words.
+    """A time in words.
 
     >>> spell(42.4), spell(83), spell(7000), spell(math.nan)
     ('42 s', '1 min 23 s', '1 h 57 min', 'an unknown time')

@@ -33,7 +33,7 @@ from ...operators.json_text import parse_json
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import drop
 from ...operators.sampling.tokenizer import Encode, TemplateRefusedError
-from ...pipelines.analysis.rows import Lines
+from ...pipelines.analysis.written import Lines
 from ...pipelines.engine.conditional_step import matching_rows
 from ...pipelines.engine.frame import Frame
 from ...pipelines.engine.match_log import MatchLog

@@ -23,58 +23,16 @@ import pyarrow as pa
 
 from ....operators import DataError, RejuiceError
 from ....operators.arrow_compute import pc
-from ....operators.columns import common_type, is_text
 from ....operators.groups import Array, hash_each, mix, uniform_of
 from ....operators.logs import redact_bytes
 from ....operators.workers import usable_cores
+from ...console import plain
 from ...dataset.files import check_is_free, write_file
-
-# --- Columns of several parts as one, whatever types they were written with -----------
-
-
-def joined(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Columns one after the other, in a type that holds all of them.
-
-    Texts are `large_string`, since those of a whole run may have more than 2 GiB. Where no type
-    holds all, as for numbers and texts, each value is a text, as JSON.
-
-    Example:
-        >>> joined([pa.chunked_array([[1]]), pa.chunked_array([[2.5]])]).to_pylist()
-        [1.0, 2.5]
-    """
-    try:
-        kind = common_type(column.type for column in columns)
-        kind = pa.large_string() if is_text(kind) else kind
-        cast = [column.cast(kind) for column in columns]
-    except pa.ArrowException:
-        return joined([texts(column) for column in columns])
-    return pa.chunked_array([chunk for column in cast for chunk in column.chunks], kind)
-
-
-def texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Each value as a text: as JSON, unless it is one; null stays null."""
-    if is_text(column.type):
-        return column.cast(pa.large_string())
-    return pa.chunked_array([pa.array(map(text_of, column.to_pylist()), pa.large_string())])
-
-
-def text_of(value: Any) -> str | None:
-    """A value as a text: as JSON, unless it is one.
-
-    Example:
-        >>> text_of({"a": 1})
-        '{"a":1}'
-    """
-    if value is None or isinstance(value, str):
-        return value
-    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+from ..written import text_of, texts
 
 
 def last_text(prompt: Any) -> str:
-    """A prompt's text; that of its last message, where it is a list of messages.
-
-    Messages without a text under `content`, as of other formats, are shown as JSON.
-    """
+    """A prompt's text, of the last message; one without a text under `content` is shown as JSON."""
     last = prompt[-1] if isinstance(prompt, list) and prompt else prompt
     if isinstance(last, Mapping) and isinstance(last.get("content"), str):
         return str(last["content"])
@@ -88,8 +46,6 @@ GROUPS_PER_BLOCK = 128
 """A block of texts is inflated as a whole when one of its groups is opened."""
 _EXCERPT = 90
 """Characters of a prompt in the list of groups."""
-_SAMPLED = 24
-"""Groups in a sample of a set, and samples, by which its size is estimated."""
 _LEVEL = 5
 _GZIP = 31  # zlib's window bits for a gzip header.
 
@@ -101,7 +57,6 @@ def packed(data: bytes, level: int = _LEVEL) -> bytes:
 
 
 def packed_numbers(values: Array) -> bytes:
-    """Numbers as little-endian bytes, packed."""
     return packed(np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<")).tobytes())
 
 
@@ -111,13 +66,9 @@ def packed_json(value: Any) -> bytes:
 
 
 def embedded_json(value: Any) -> bytes:
-    """JSON that no HTML parser can leave: without `<`, `>` and `&`, and without U+2028 and 2029.
-
-    Raises:
-        DataError: a whole number has more than 64 bits.
-    """
+    """JSON that no HTML parser can leave: without `<`, `>` and `&`, and without U+2028 and 2029."""
     try:
-        text = redact_bytes(orjson.dumps(value, default=_default))
+        text = redact_bytes(orjson.dumps(value, plain, orjson.OPT_NON_STR_KEYS))
     except TypeError as error:  # Nobody's report has such a number, unless it was written by hand.
         raise DataError(
             f"the page cannot hold what the report says: {error}", "run it again"
@@ -125,14 +76,6 @@ def embedded_json(value: Any) -> bytes:
     for character in ("<", ">", "&", "\u2028", "\u2029"):
         text = text.replace(character.encode(), f"\\u{ord(character):04x}".encode())
     return text
-
-
-def _default(value: Any) -> Any:
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return value._asdict()
-    if isinstance(value, (np.generic, np.ndarray)):
-        return value.tolist()
-    return str(value)
 
 
 def text_blocks(
@@ -153,30 +96,14 @@ def text_blocks(
         at, end = int(starts_G[first]), int(ends_G[last - 1])
         of_rows = row_texts.slice(at, end - at).to_pylist()
         found: list[Any] = []
-        for group, texts in zip(range(first, last), of_groups, strict=True):
+        for group, own_texts in zip(range(first, last), of_groups, strict=True):
             own = of_rows[int(starts_G[group]) - at : int(ends_G[group]) - at]
             rows = [{k: v for k, v in row.items() if v is not None} for row in own]
-            found.append({**texts, "rows": rows} if included_G[group] else None)
+            found.append({**own_texts, "rows": rows} if included_G[group] else None)
         return first, last - first, packed_json(found)
 
     with ThreadPoolExecutor(usable_cores()) as pool:  # zlib lets other threads run.
         yield from pool.map(block, firsts)
-
-
-def packed_size(group_texts: pa.Table, row_texts: pa.Table, starts_G: Array) -> float:
-    """About how many bytes the text blocks of all groups take: from some of them, evenly chosen."""
-    groups, rows = len(starts_G), row_texts.num_rows
-    chosen = np.unique(np.linspace(0, groups - 1, _SAMPLED).astype(int)) if groups else ()
-    packed_bytes, raw = 0, 0
-    for first in chosen:
-        last = min(int(first) + _SAMPLED, groups)
-        at, end = int(starts_G[first]), int(starts_G[last]) if last < groups else rows
-        own = group_texts.slice(first, last - first), row_texts.slice(at, end - at)
-        included_G = np.ones(last - first, bool)
-        blocks = text_blocks(*own, starts_G[first:last] - at, included_G)
-        packed_bytes += sum(len(block) for _, _, block in blocks)
-        raw += sum(table.nbytes for table in own)
-    return packed_bytes / raw * (group_texts.nbytes + row_texts.nbytes) if raw else 0.0
 
 
 def drawn(prompt_ids: pa.ChunkedArray) -> Array:
@@ -199,7 +126,7 @@ def excerpts(prompts: pa.ChunkedArray) -> list[str]:
 # PageData ── sets ──> PageSet ── columns ──> PageColumn       one value per row
 #                         ├────── groups_at                    the first row of each group
 #                         ├────── group_texts, row_texts       Arrow tables of texts
-#                         └────── figures                      `SetFigures.as_json()`
+#                         └────── figures                      `SetFigures`
 
 
 class PageColumn(NamedTuple):
@@ -217,8 +144,6 @@ class PageColumn(NamedTuple):
 
 
 class PageStep(NamedTuple):
-    """A step, for the path of a row: its number, its columns, and what its reasons mean."""
-
     number: int
     name: str
     writes: tuple[str, ...]
@@ -226,13 +151,11 @@ class PageStep(NamedTuple):
 
 
 class PageSet(NamedTuple):
-    """Rows that were processed together: an export, or the rows of a training step."""
-
     name: str  # shown in the list of sets
     kind: str  # `answers` or `judgements`
     step: int | None  # the training step, None for an export
     steps: tuple[PageStep, ...]  # the steps after sampling, in order
-    # `SetFigures.as_json()`; `length_unit`, `tokens` or `characters`; `sampled`, how many of the
+    # `SetFigures`; `length_unit`, `tokens` or `characters`; `sampled`, how many of the
     # rows no later step added, None where only rows that are left are on file
     figures: Mapping[str, Any]
     # at least `row` (int32, from 1: of the dataset, as `rejuice explain PATH 'row 4'` counts; below
@@ -253,13 +176,10 @@ class PageSet(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Rows of the set."""
         return len(self.row_texts)
 
 
 class PageCurves(NamedTuple):
-    """What was logged of a training run."""
-
     run: str  # empty where there is only one
     # per training step, verl's metrics by name, each with `step`
     points: tuple[Mapping[str, float], ...]
@@ -275,8 +195,6 @@ class PageRun(NamedTuple):
 
 
 class PageData(NamedTuple):
-    """A page."""
-
     title: str  # shown at its top, and in the browser's tab
     sets: tuple[PageSet, ...]  # at least one, unless there are curves
     curves: tuple[PageCurves, ...] = ()  # of training runs
@@ -293,8 +211,6 @@ class PageData(NamedTuple):
 
 
 class PageSummary(NamedTuple):
-    """What was written: bytes of the file, and how many of its responses have their texts in it."""
-
     bytes: int
     sets: int
     rows: int
@@ -311,11 +227,7 @@ _EXPORT = re.compile(r"export\s*\{([^}]*)\}")
 
 @cache
 def plotly_js() -> str:
-    """The script of plotly.js: it defines `Plotly`.
-
-    Raises:
-        RejuiceError: the package is there without it.
-    """
+    """The script, which defines `Plotly`."""
     return _read("plotly", "package_data/plotly.min.js")
 
 
@@ -334,7 +246,6 @@ def tables_js() -> str:
 
 @cache
 def tables_css() -> str:
-    """The style of DataTables."""
     return _read("itables", "html/dt_bundle.css")
 
 
@@ -344,8 +255,6 @@ def _read(package: str, path: str) -> str:
     except (OSError, ModuleNotFoundError) as error:
         raise RejuiceError(f"{package} has no {path}", f"install {package} again") from error
 
-
-# --- Build ----------------------------------------------------------------------------
 
 MADE_BY = "A page of rejuice"
 _MAKER = f"<!doctype html>\n<!-- {MADE_BY} -->\n".encode()
@@ -365,22 +274,18 @@ _SCRIPTS = (
 _LIVE = "live.js"
 """The script of a page that is served while its run goes on."""
 _MARGIN = 1.04
-"""Texts may take more than a sample of them makes expect."""
+"""Groups that are drawn may be longer than others."""
 
 
 def page_bytes(data: PageData, live: str, *, most_bytes: int = 39_000_000) -> bytes:
-    """The page of some sets for `live.serve`; `live` is the version that it shows."""
+    """For `trainer.report.live`; `live` is the version that it shows."""
     return _Writer(data, most_bytes, live).page()
 
 
 def build_page(
     data: PageData, output: Path, *, most_bytes: int = 39_000_000, overwrite: bool = False
 ) -> PageSummary:
-    """Write the page of some sets.
-
-    Raises:
-        DataError: `output` is there and is no page, and `overwrite` is false.
-    """
+    """Write the page of some sets; a file that is no page is replaced only with `overwrite`."""
     check_is_free(output, overwrite=overwrite or _is_page(output))
     writer = _Writer(data, most_bytes)
     write_file(output, writer.page())
@@ -421,9 +326,14 @@ class _Writer:
         }
         heads = [self._figures(each) for each in self._data.sets]
         size = sum(map(len, [*parts.values(), *self._blocks, self._head(heads)]))
-        share = self._share(max(self._most_bytes - size, 0))
-        for head, each in zip(heads, self._data.sets, strict=True):
-            self._add_texts(head, each, share)
+        left = max(self._most_bytes - size, 0)
+        texts_of = [self._texts(each, 1.0) for each in self._data.sets]
+        whole = sum(len(block) for _, blocks in texts_of for *_, block in blocks)
+        if whole > left:
+            share = left / (_MARGIN * whole)
+            texts_of = [self._texts(each, share) for each in self._data.sets]
+        for head, each, found in zip(heads, self._data.sets, texts_of, strict=True):
+            self._add_texts(head, each, *found)
         parts |= {"HEAD": self._head(heads), "BLOCKS": b"".join(self._blocks)}
         # In one pass: what is put in is not searched for marks.
         template = _asset("page.html").encode()
@@ -475,22 +385,24 @@ class _Writer:
             "note": each.note,
         }
 
-    def _share(self, left: int) -> float:
-        expected = sum(
-            packed_size(each.group_texts, each.row_texts, each.groups_at)
-            for each in self._data.sets
-        )
-        return left / (_MARGIN * expected) if expected else 1.0
-
-    def _add_texts(self, head: dict[str, Any], each: PageSet, share: float) -> None:
-        starts_G = each.groups_at.astype(np.int32)
+    def _texts(self, each: PageSet, share: float) -> tuple[Array, list[tuple[int, int, bytes]]]:
         included_G = np.asarray(drawn(each.group_texts["prompt_id"]) < share)
+        starts_G = each.groups_at.astype(np.int32)
+        blocks = text_blocks(each.group_texts, each.row_texts, starts_G, included_G)
+        return included_G, list(blocks)
+
+    def _add_texts(
+        self,
+        head: dict[str, Any],
+        each: PageSet,
+        included_G: Array,
+        blocks: Sequence[tuple[int, int, bytes]],
+    ) -> None:
         head["texts"] = [
             {"first_group": first, "groups": n, "block": self._add(block)}
-            for first, n, block in text_blocks(
-                each.group_texts, each.row_texts, starts_G, included_G
-            )
+            for first, n, block in blocks
         ]
+        starts_G = each.groups_at.astype(np.int32)
         sizes_G = np.diff(starts_G, append=each.rows)
         head["with_texts"] = shown = int(sizes_G[included_G].sum())
         self.with_texts += shown

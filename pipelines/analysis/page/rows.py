@@ -2,175 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from ....operators import DataError, RejuiceError
 from ....operators.arrow_compute import pc
 from ....operators.columns import component_columns, is_text
 from ....operators.groups import Array
 from ...dataset.remote import AnyPath
 from ...engine.conditional_step import matching_rows
-from ...engine.frame import Frame
 from ...engine.report import StepReport
 from ...engine.steps import AppliedStep
+from ...recipe.steps import is_sampling
+from ..diff import by_chance, pairs
 from ..evidence import evidence_of_rows
-from ..figures import column_values, set_figures
-from ..reward_hacking import audit_signs
-from ..rows import BY_TRAINING, Lines, RowTable, stored_rows
-from ..set_funnel import TRAINING, set_funnel
+from ..figures import column_values, row_figures, set_figures
+from ..funnel import TRAINING, set_funnel
+from ..reward_hacking import SignResult, audit_signs
+from ..rows import BY_TRAINING, RowTable, stored_rows, written_values
 from ..stored import Stored, StoredSet
-from .build import PageColumn, PageCurves, PageData, PageSet, PageStep, drawn, joined, texts
-from .facts import pair_facts, run_facts, sign_facts
+from ..written import WrittenValues, joined, texts
+from .build import PageColumn, PageCurves, PageData, PageRun, PageSet, PageStep
 from .tokens import COLUMN as TOKENS
-from .tokens import MOST_SHADED, STORED, WEIGHTS, ShadedTokens, response_tokens
-
-# --- Every value that steps wrote, also in rows that a later step dropped -------------
-
-_ORIGIN = "row of the base"
-"""The name of what lines have instead of the columns of the base, until a step writes them."""
-
-
-class WrittenValues:
-    """Rows before the first step, then rows that steps added, with all that was written.
-
-    Attributes:
-        names: columns, in the order in which they appeared.
-        written: those that a step wrote.
-        inputs: by the number of a step, the places of its input rows.
-    """
-
-    def __init__(self, base: Frame) -> None:
-        self._base, self._lines = base, Lines(base.num_rows)
-        self._lines.write(np.arange(base.num_rows), _ORIGIN, pa.array(np.arange(base.num_rows)))
-        self.names: list[str] = list(base.column_names)
-        self.written = set[str]()
-        self.inputs: dict[int, NDArray[np.int64]] = {}
-
-    @classmethod
-    def of(cls, base: Frame, applied: Iterable[AppliedStep]) -> WrittenValues:
-        """The values after some steps."""
-        values = cls(base)
-        for each in applied:
-            values.add(each)
-        return values
-
-    def add(self, applied: AppliedStep) -> None:
-        """Record what a step did."""
-        change, before = applied.result.change, self._lines.current_N
-        self.inputs[applied.step.number] = before
-        self._lines.follow(change)
-        self._write(change.columns, before if change.parents is None else self._lines.current_N)
-
-    def _write(self, columns: Mapping[str, Any], places: NDArray[np.int64]) -> None:
-        for name, column in columns.items():
-            if name not in self.names:
-                self.names.append(name)
-            elif name not in self._lines.names:
-                self._lines.write(np.arange(self.num_rows), name, self._of_base(name))
-            self._lines.write(places, name, column)
-        self.written.update(columns)
-
-    def numbers(self, first_row: int) -> NDArray[np.int32]:
-        """The number of each row, after `first_row` rows of other parts; see `PageSet.columns`."""
-        origin_N = np.asarray(pc.fill_null(self._lines.column(_ORIGIN, pa.int64()), -1))
-        source_N = np.append(self._base.source_rows, -1)[origin_N]
-        numbers = np.where(source_N < 0, 0, source_N + first_row + 1)
-        numbers[self._base.num_rows :] *= -1
-        return numbers.astype(np.int32)
-
-    @property
-    def sampled(self) -> int:
-        """Rows of the base: those that were sampled, or read with their responses."""
-        return self._base.num_rows
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of the base, and rows that were added."""
-        return self._lines.rows
-
-    def column(self, name: str) -> pa.ChunkedArray:
-        """The last value of a column in each row; null where it has none."""
-        return self._lines.joined(name, joined) if name in self.written else self._of_base(name)
-
-    def _of_base(self, name: str) -> pa.ChunkedArray:
-        own = self._base.select([name])[name]
-        if self.num_rows == len(own):
-            return own
-        return own.take(self._lines.column(_ORIGIN, pa.int64()))
-
-
-# --- Evidence -------------------------------------------------------------------------
-# The evidence of a seeded sample of the rows of a page: whole groups, those whose texts are first.
-#
-# applied steps ──> rows of the sample, as each step had them ──> `evidence` ──> a list for each row
+from .tokens import STORED, WEIGHTS, ShadedTokens, response_tokens
 
 COLUMN = "evidence of steps"
 """The name among the texts of a row; no column of a dataset is likely to have it."""
-MOST_ROWS, MOST_CHARACTERS = 20_000, 3_000_000
-"""The most responses with evidence: finding the rules of answers takes 0.2 us a character."""
-_CHARACTERS_OF_TOKEN = 4
-"""About as many, where lengths are in tokens."""
+MOST_DETAILED = 10_000
+"""Rows above which there is neither evidence nor a shaded token: the page would double in size."""
 _ENTRY = pa.struct([("step", pa.int32()), ("name", pa.string()), ("text", pa.string())])
 
 
 def evidence_of(
-    parts: Sequence[Sequence[AppliedStep]],
-    values: Sequence[WrittenValues],
-    rows: RowTable,
-    most_rows: int = MOST_ROWS,
-) -> tuple[pa.Array, str]:
-    """What the values of a set rest on, of each row a list of `{step, name, text}` or null.
-
-    With it comes a sentence, if it is not that of all rows.
-    """
-    sampled_N = _rows_with_evidence(rows, most_rows)
-    found: list[list[dict[str, Any]]] = [[] for _ in sampled_N]
-    starts = np.cumsum([0, *(part.num_rows for part in values[:-1])])
+    parts: Sequence[Sequence[AppliedStep]], values: Sequence[WrittenValues]
+) -> pa.Array:
+    """What the values of a set rest on, of each row a list of `{step, name, text}` or null."""
+    found: list[list[dict[str, Any]]] = [[] for part in values for _ in range(part.rows)]
+    starts = np.cumsum([0, *(part.rows for part in values[:-1])])
     for each in zip(*parts, strict=True):
-        number, chosen, places = each[0].step.number, list[Array](), list[Array]()
-        for applied, part, start in zip(each, values, starts, strict=True):
-            places_I = part.inputs[number] + start
-            own = matching_rows(applied.step.operator, applied.before)
-            chosen.append(np.intersect1d(np.flatnonzero(sampled_N[places_I]), own))
-            places.append(places_I[chosen[-1]])
-        for name, column in evidence_of_rows(each, chosen).items():
+        number = each[0].step.number
+        rows = [matching_rows(applied.step.operator, applied.before) for applied in each]
+        places = [
+            part.inputs[number][own] + start
+            for part, own, start in zip(values, rows, starts, strict=True)
+        ]
+        for name, column in evidence_of_rows(each, rows).items():
             pairs = zip(np.concatenate(places).tolist(), column.to_pylist(), strict=True)
             for place, value in pairs:
                 if value is not None:
                     text = f"{value:.3f}" if isinstance(value, float) else str(value)
                     found[place].append({"step": number, "name": name, "text": text})
-    seen = int(sampled_N.sum())
-    banner = (
-        f"Evidence is shown of {seen:,} of {len(found):,} rows, whole groups that were drawn. "
-        if seen < len(found)
-        else ""
-    )
-    return pa.array([each or None for each in found], pa.list_(_ENTRY)), banner
+    return pa.array([each or None for each in found], pa.list_(_ENTRY))
 
-
-def _rows_with_evidence(rows: RowTable, most_rows: int) -> Array:
-    """bool[N]: rows of whole groups, in the order in which their texts go into the page."""
-    sizes_G = rows.groups.sizes_G
-    if not len(sizes_G):
-        return np.zeros(0, bool)
-    of_token = _CHARACTERS_OF_TOKEN if rows.unit == "tokens" else 1
-    characters_G = rows.groups.sum(np.maximum(rows.lengths_N, 0) * of_token)
-    ids = rows.table["prompt_id"].take(pa.array(rows.groups.starts_G))
-    order = np.argsort(drawn(ids), kind="stable")
-    within = np.cumsum(sizes_G[order]) <= most_rows
-    within &= np.cumsum(characters_G[order]) <= MOST_CHARACTERS
-    within[0] = True
-    sampled_G = np.zeros(len(sizes_G), bool)
-    sampled_G[order[within]] = True
-    return np.asarray(sampled_G[rows.groups.codes_N])
-
-
-# --- A set of a page from the values that steps wrote ---------------------------------
 
 _NAMED = ("response_id", "prompt_id", "prompt", "reference", "response", "extracted_answer")
 _LEFT_OUT = frozenset({*_NAMED, "reward", "advantage", "sampling", "policy_version"})
@@ -201,7 +92,7 @@ def _own_columns(
 ) -> Iterator[PageColumn]:
     """Yield what else there is of each row to filter by: numbers, and texts of which few differ."""
     taken = {"row", *(each.name for each in known), *_NAMED, *_LEFT_OUT} - {"extracted_answer"}
-    for name in dict.fromkeys(name for part in values for name in part.names):
+    for name in dict.fromkeys(name for part in values for name in part.columns):
         if name in taken or name.endswith(_HEAVY):
             continue
         column = _of_all(values, name)
@@ -242,7 +133,7 @@ def _row_texts(values: Sequence[WrittenValues], rows: RowTable) -> pa.Table:
         "extracted_answer": texts(_of_all(values, "extracted_answer")),
     }
     in_columns = {"verdict", "finish_reason", *chain(*map(component_columns, rows.components))}
-    written = dict.fromkeys(name for part in values for name in part.names)
+    written = dict.fromkeys(name for part in values for name in part.columns)
     for name in written:
         shown = name not in _LEFT_OUT and name not in in_columns and not name.endswith(_HEAVY)
         # Without responses, what is looked at are the texts of the dataset.
@@ -256,12 +147,7 @@ def _row_texts(values: Sequence[WrittenValues], rows: RowTable) -> pa.Table:
 
 def _of_all(values: Sequence[WrittenValues], name: str) -> pa.ChunkedArray:
     """A column of all parts; nulls where a part has none."""
-    return joined(
-        [
-            each.column(name) if name in each.names else pa.chunked_array([pa.nulls(each.num_rows)])
-            for each in values
-        ]
-    )
+    return joined([each.last(name) for each in values])
 
 
 def _shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -270,7 +156,7 @@ def _shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _turns(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Turns without token ids and log-probabilities."""
+    """Without token ids and log-probabilities."""
     wanted = ("role", "text", "tool", "arguments", "observation", "status", "finish_reason")
     slim = [
         [[(k, str(turn[k])) for k in wanted if turn.get(k) is not None] for turn in turns]
@@ -281,49 +167,120 @@ def _turns(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(slim, pa.list_(pa.map_(pa.string(), pa.string())))])
 
 
-# --- The page of a stored run ---------------------------------------------------------
+# --- What the head of a page says of a run, and commands to copy from it ----------------
+
+
+def run_facts(path: AnyPath | None, stored: Stored) -> PageRun:
+    """What is not on file is empty."""
+    return PageRun(
+        path="" if path is None else str(path),
+        recipe=Path(stored.recipe if stored.report is None else stored.report.recipe).name,
+        model=", ".join(_models(stored)),
+        date=_date(stored),
+    )
+
+
+def _models(stored: Stored) -> Sequence[str]:
+    try:
+        recipe = stored.sets[0].recipe if stored.kind == "export" else stored.read_recipe()
+    except RejuiceError:  # The sets say what is wrong with the files.
+        return ()
+    if recipe.head.train is not None and recipe.head.train.policy:
+        return [recipe.head.train.policy]
+    operators = [step.operator for step in recipe.steps if is_sampling(step.operator)]
+    names = [name for each in operators if (name := getattr(each, "model", None))]
+    base = stored.sets[0].base(0) if stored.sets else None
+    if not names and base is not None and "policy" in base.column_names:
+        names = base.select(["policy"])["policy"].drop_null().unique().to_pylist()
+    return list(dict.fromkeys(str(name) for name in names if name))
+
+
+def _date(stored: Stored) -> str:
+    """When the run was written, by its files; empty where they are not on this machine."""
+    report = stored.folder / "report.json"
+    file = report if stored.kind == "export" else stored.recipe
+    if not file.is_file():
+        return ""
+    return datetime.fromtimestamp(file.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def sign_facts(path: AnyPath | None, sign: SignResult) -> Mapping[str, Any]:
+    """A sign, with the command that prints its rows; empty where the run has no path."""
+    command = "" if path is None else f"rejuice audit {shlex.quote(str(path))}"
+    if path is not None and sign.rows:
+        command += f" --rows {shlex.quote(sign.name.replace(' ', '_'))}"
+    effect = None if math.isnan(sign.effect) else sign.effect
+    return {**sign._asdict(), "effect": effect, "rows": len(sign.rows), "command": command}
+
+
+def pair_facts(runs: Sequence[tuple[AnyPath | None, Stored]]) -> Mapping[str, Any] | None:
+    """The sets of two runs that `rejuice diff` compares, with figures; None: there are none.
+
+    `sets` are their places among the sets of both runs; `prompts` those with responses in both,
+    only in the first, only in the second; `change` has the interval of their difference, too.
+    """
+    if len(runs) != 2:
+        return None
+    (a, former), (b, latter) = runs
+    try:
+        one, two = pairs(former, latter)[0]
+    except DataError:  # Two training runs without a common step.
+        return None
+    first, second = ([each.name for each in run.sets] for run in (former, latter))
+    places = [first.index(one.name), len(first) + second.index(two.name)]
+    both = stored_rows(one), stored_rows(two)
+    x, y = map(_answered, both)
+    figures = row_figures(both[0]), row_figures(both[1])
+    change = {name: [getattr(x, name) for x in figures] for name in ("reward", "kept", "length")}
+    return {
+        "sets": places,
+        "prompts": [len(x & y), len(x - y), len(y - x)],
+        "change": {**change, "by_chance": by_chance(figures)},
+        "command": f"rejuice diff {shlex.quote(str(a))} {shlex.quote(str(b))}",
+    }
+
+
+def _answered(rows: RowTable) -> set[str]:
+    return set(rows.table["prompt_id"].filter(pa.array(rows.lengths_N >= 0)).to_pylist())
 
 
 def page_of_stored(path: AnyPath | None, stored: Stored) -> PageData:
-    """The page of a stored run, with the path that was given for it.
-
-    Without a path its files are those of a result in memory, which no command is to name.
-    """
+    """Without a path its files are those of a result in memory, which no command is to name."""
     funnel = None if stored.report is None else stored.report.steps
     facts = run_facts(path, stored)
     rows = sum(len(one.ids(part)) for one in stored.sets for part in range(one.parts))
-    shaded = facts.model if rows <= MOST_SHADED else None
-    sets = tuple(_set(one, funnel, shaded) for one in stored.sets)
+    policy = facts.model if rows <= MOST_DETAILED else None
+    sets = tuple(_set(one, funnel, policy) for one in stored.sets)
     text = stored.recipe.read_text("utf-8") if stored.recipe.is_file() else ""
     curves = (PageCurves("", stored.points),) if stored.points else ()
     signs = tuple(sign_facts(path, sign) for sign in audit_signs(stored, seed=0))
     return PageData(stored.title, sets, curves, signs, text, (facts,))
 
 
-def _set(one: StoredSet, funnel: Sequence[StepReport] | None, shaded: str | None) -> PageSet:
-    rows, banner = stored_rows(one), ""
+def _set(one: StoredSet, funnel: Sequence[StepReport] | None, policy: str | None) -> PageSet:
+    values, banner = written_values(one), ""
+    rows = stored_rows(one, values)
+    parts = [list(one.applied(part)) for part in range(0 if one.incomplete else one.parts)]
     if one.incomplete:
-        values = [WrittenValues(Frame.of(one.final()))]
-        numbers_N = np.zeros(values[0].num_rows, np.int32)
+        numbers_N = np.zeros(values[0].rows, np.int32)
         banner = f"Only rows that are left are here, without their way: {one.incomplete}. "
     else:
-        parts = [(one.base(part), list(one.applied(part))) for part in range(one.parts)]
-        values = [WrittenValues.of(base, applied) for base, applied in parts]
         numbers_N = _numbers(one, values)
-        if funnel is None:
-            funnel = set_funnel(rows, (each for _, applied in parts for each in applied))
+        funnel = funnel or set_funnel(rows, chain.from_iterable(parts))
     row_texts, note = _row_texts(values, rows), ""
-    if not one.incomplete:
-        entries, of_some = evidence_of([applied for _, applied in parts], values, rows)
+    if policy is None:
+        limit = f"Evidence and log-probabilities are of runs of up to {MOST_DETAILED:,} responses"
+        banner += f"{limit}; of a row: rejuice explain PATH ID. "
+    else:
+        entries = evidence_of(parts, values)
         if entries.null_count < len(entries):
-            row_texts, banner = row_texts.append_column(COLUMN, entries), banner + of_some
-    if shaded is not None:
-        column, note = _tokens(values, shaded)
+            row_texts = row_texts.append_column(COLUMN, entries)
+        column, note = _tokens(values, policy)
         row_texts = row_texts if column is None else row_texts.append_column(TOKENS, column)
     figures = {
-        **set_figures(rows, funnel or ()).as_json(),
+        **set_figures(rows, funnel or ())._asdict(),
         "length_unit": rows.unit,
-        "sampled": sum(part.sampled for part in values) if rows.with_dropped else None,
+        "sampled": sum(part.base.num_rows for part in values) if rows.with_dropped else None,
     }
     steps = [
         PageStep(each.number, each.name, each.operator.writes(), dict(each.operator.reasons))
@@ -350,10 +307,10 @@ def _set(one: StoredSet, funnel: Sequence[StepReport] | None, shaded: str | None
 
 
 def _tokens(values: Sequence[WrittenValues], policy: str) -> ShadedTokens:
-    if not all(name in part.names for part in values for name in (*STORED, "response")):
+    if not all(name in part.columns for part in values for name in (*STORED, "response")):
         return ShadedTokens(None)
     ids, logprobs, responses = (_of_all(values, name) for name in (*STORED, "response"))
-    weighed = all(WEIGHTS in part.names for part in values)
+    weighed = all(WEIGHTS in part.columns for part in values)
     weights = _of_all(values, WEIGHTS) if weighed else None
     return response_tokens(ids, logprobs, responses, policy, weights)
 
@@ -366,11 +323,7 @@ def _numbers(one: StoredSet, values: Sequence[WrittenValues]) -> Array:
 
 
 def page_of(runs: Sequence[tuple[AnyPath | None, Stored]]) -> PageData:
-    """One page of one or more stored runs, see `page_of_stored`.
-
-    Raises:
-        RejuiceError: files of a run are damaged.
-    """
+    """One page of one or more stored runs."""
     pages = [page_of_stored(path, stored) for path, stored in runs]
     if len(pages) == 1:
         return pages[0]

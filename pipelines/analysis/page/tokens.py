@@ -19,8 +19,6 @@ from ....operators.columns import is_list, is_text
 from ....operators.sampling.engines import policy_path
 
 COLUMN = "tokens of the response"
-MOST_SHADED = 10_000
-"""Responses of a run, above which no token is shaded: the page would double in size."""
 STORED = ("response_token_ids", "response_logprobs")
 """The columns that are needed."""
 WEIGHTS = "token_weight"
@@ -32,8 +30,6 @@ _UNIT = 100
 
 
 class ShadedTokens(NamedTuple):
-    """What is known of the tokens of some responses."""
-
     # of each row, UTF-16 units of each token, as a browser counts, hundredths of its ln p and, if
     # it has weights, of its weight; null where they are not known. None: of no row
     column: pa.ChunkedArray | None
@@ -41,7 +37,7 @@ class ShadedTokens(NamedTuple):
 
 
 def tokenizer_file(model: str) -> Path | None:
-    """Return the tokenizer of a policy that is embedded or a local folder; None without one."""
+    """The tokenizer of a policy that is embedded or a local folder; None without one."""
     file = Path(policy_path(model)) / "tokenizer.json"
     return file if model and file.is_file() else None
 

@@ -10,6 +10,7 @@ from labelled import label, lines_of
 from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 
 from rejuice.operators import RecipeError
+from rejuice.pipelines.analysis import audit
 from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import load
 
@@ -30,10 +31,11 @@ metamorphic  8 distinct pairs of answer and reference
     value + 1         0 of 3 stay right (0.0%, 95% 0.0 to 56.1)
     sign              0 of 3 stay right (0.0%, 95% 0.0 to 56.1)
     inverted fraction no pair
-signs        no p-value could be computed
-             no p-value of length pays: too few groups (1), format without accuracy: too few groups (2), \
-format carries the advantage: too few groups (2), many boxes: too few groups (0), \
-echo of the prompt: too few groups (0)
+signs        length pays: no p-value, too few groups (1)
+             format without accuracy: no p-value, too few groups (2)
+             format carries the advantage: no p-value, too few groups (2)
+             many boxes: no p-value, too few groups (0)
+             echo of the prompt: no p-value, too few groups (0)
 """
 
 
@@ -116,7 +118,7 @@ def test_a_sample_that_is_too_small(rejuice, tmp_path):
 def test_a_run_without_a_verifier(rejuice, tmp_path):
     run_tiny(tmp_path, [*PROCESS[:2], AFTER[1]])
     warning = (
-        "rejuice: warning: no verdict in tiny.yaml: the recipe has no verifier, so only signs that "
+        "rejuice: warning: no verdict in tiny.yaml: no verifier graded, so only signs that "
         "need none are computed\n"
     )
     code, _, err = rejuice("audit", "tiny.yaml")
@@ -239,7 +241,7 @@ def test_signs_come_last_and_name_their_rows(rejuice, tmp_path):
     run(load(path), chunk_rows=None)
     code, out, err = rejuice("audit", "tiny.yaml")
     assert (code, err) == (0, "")
-    (alarm,) = [line for line in out.splitlines() if "* format without accuracy:" in line]
+    (alarm,) = [line for line in out.splitlines() if " *; rows: add --rows format" in line]
     *_, sign = alarm.split()
     code, out, err = rejuice("audit", "tiny.yaml", "--rows", sign)
     assert (code, err) == (0, "")
@@ -270,3 +272,12 @@ def test_right_answers_that_are_formulas_are_counted(rejuice, tmp_path, worked_o
         "`worked_out: true` of math_verify_mapper grades them wrong"
     )
     assert (code, lines) == (0, [] if worked_out else [expected])
+
+
+def test_bad_labels_are_found_before_anything_is_verified(rejuice, tmp_path, monkeypatch):
+    run_tiny(tmp_path)
+    monkeypatch.setattr(audit, "rechecked", None)  # A call of it is an error.
+    (tmp_path / "bad.jsonl").write_text('{"set": "", "row": 99, "label": "right"}\n')
+    for name, found in (("bad.jsonl", "bad.jsonl, line 1"), ("none.jsonl", "none.jsonl")):
+        code, out, err = rejuice("audit", "curated.parquet", "--labels", name)
+        assert (code, out, found in err, err.count("\n")) == (2, "", True, 1)

@@ -12,6 +12,7 @@ from rejuice.pipelines.analysis.audit import (
     STRATA,
     draw,
     labelled_errors,
+    read_labels,
     sample_lines,
     strata,
     write_lines,
@@ -89,7 +90,7 @@ def labelled(graded, recheck_N, labels, path, seed):
     rows = draw(graded, strata_N, 200, seed)
     write_lines(path, sample_lines(graded, recheck_N, strata_N, rows))
     label(path, lambda line: "right" if labels[line["row"]] else "wrong")
-    return labelled_errors(path, graded, strata_N)
+    return labelled_errors(read_labels(path, graded), graded, strata_N)
 
 
 def test_published_labels(published, tmp_path):

@@ -57,7 +57,7 @@ def test_figures_by_source():
         "b": SourceFigures(2, 4, 0.5, 0.5),
     }
     assert found.components["format"].missing == {}
-    assert found.as_json()["sources"]["b"]["prompts"] == 2
+    assert found.sources["b"].prompts == 2
     one = [{**row, "data_source": "a"} for row in ROWS]
     assert set_figures(rows_of(STEPS, one), ()).sources == {}
     many = [{**ROWS[0], "prompt_id": str(n), "data_source": str(n)} for n in range(21)]

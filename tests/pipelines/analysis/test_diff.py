@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 
+from rejuice.pipelines.analysis.comparison import recipe_differences
 from rejuice.pipelines.analysis.diff import by_chance, component_changes, new_responses, set_diff
 from rejuice.pipelines.analysis.diff_words import show_set_diff
 from rejuice.pipelines.analysis.figures import row_figures, set_figures
-from rejuice.pipelines.analysis.recipe_words import recipe_differences
 from rejuice.pipelines.analysis.replay import SetSamples
 from rejuice.pipelines.analysis.rows import row_table, stored_rows
 from rejuice.pipelines.analysis.stored import open_stored
@@ -52,11 +52,10 @@ def lines_of(out):
 
 def test_recipes_in_words(runs):
     tiny, easy, weighed = (load(path) for path in runs.values())
-    _, line = recipe_differences(tiny, easy)
-    assert line.startswith("pass_rate_filter.max 0.9 -> 1.0   (")
+    assert recipe_differences(tiny, easy)[1:] == ["pass_rate_filter.max 0.9 -> 1.0"]
     data, *rest = recipe_differences(tiny, weighed)
     assert data.startswith("dataset_path /")
-    assert [line.partition("   (")[0] for line in rest] == [
+    assert rest == [
         "reward_sum_mapper.weights.accuracy 1.0 -> 0.5",
         "reward_sum_mapper.weights.format 1.0 -> 2.0",
     ]
@@ -69,7 +68,7 @@ def test_steps_and_training_in_words(tmp_path):
     first = load(one)
     swapped = [*PROCESS[:2], AFTER[1], AFTER[0], *AFTER[2:5]]
     two = write_tiny(tmp_path, swapped, project_name="b", train={**train, "steps": 7})
-    found = [line.partition("   (")[0] for line in recipe_differences(first, load(two))]
+    found = recipe_differences(first, load(two))
     assert found == ["train.steps 3 -> 7", "grpo_advantage_mapper left out", "the order of steps"]
     three = write_tiny(tmp_path)
     assert recipe_differences(first, load(three)) == ["train left out"]
@@ -85,7 +84,7 @@ def test_generated_datasets_in_words(tmp_path, monkeypatch):
         )
 
     def found(a, b):
-        return [line.partition("   (")[0] for line in recipe_differences(a, b)]
+        return recipe_differences(a, b)
 
     monkeypatch.chdir(tmp_path)
     none = recipe("none")
@@ -105,7 +104,7 @@ def test_two_runs_on_data_by_hand(runs):
     """B, 4 rows of 1.1, -0.1, -0.1 and ... is kept only where easy prompts are."""
     each = diffed(runs["tiny"], runs["easy"])
     assert each.common.rows.num_rows == 12
-    assert (each.common.kept_in_both, each.common.count("gained")) == (8, 4)
+    assert (each.common.kept_in_both, each.common.counts["gained"]) == (8, 4)
     assert [side.kept for side in each.figures] == [8, 12]
     assert each.prompts == (3, 3, 3)
     # Rewards of A: 1.1, 0.9, 0.1, -0.1; of C: 1.1 and three of -0.1; of B: 1.1 and three of 0.9.

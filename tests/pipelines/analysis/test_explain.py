@@ -147,7 +147,7 @@ def test_the_histories_of_a_prompt_are_one_after_the_other(ran):
         end = whole.index("01_prompt_template_mapper: kept")
         assert whole[2:4] == ["data.jsonl, row 1", *row]
         if text is not histories[0]:
-            whole[2:end] = ["data.jsonl, row 1, as above"]
+            whole[2:end] = ["data.jsonl, row 1"]
         assert text.splitlines() == whole
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rejuice.operators import Change, DataError, Operator
+from rejuice.operators import Change, Operator
 from rejuice.operators.groups import Groups
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper
@@ -19,8 +19,8 @@ from rejuice.pipelines.analysis.figures import (
     row_figures,
     set_figures,
 )
-from rejuice.pipelines.analysis.page.rows import WrittenValues
 from rejuice.pipelines.analysis.rows import KEPT, row_table
+from rejuice.pipelines.analysis.written import WrittenValues
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.steps import AppliedStep, StepResult, iterate_steps, run_step
 from rejuice.pipelines.recipe.steps import Step, number_steps
@@ -171,13 +171,12 @@ def test_values_of_dropped_and_of_added_rows():
         applied.append(AppliedStep(step, frame, StepResult(change, frame.num_rows), after))
         frame = after
     values = WrittenValues.of(applied[0].before, applied)
-    assert values.num_rows == 4
-    assert values.column("n").to_pylist() == [4, 2, 5, 0]
-    assert values.column("seen").to_pylist() == [11, 20, 13, 12]
-    assert values.column("prompt_id").to_pylist() == ["a", "a", "b", None]
-    assert values.written == {"seen", "n"}
-    with pytest.raises(DataError):
-        values.column("other")
+    assert values.rows == 4
+    assert values.last("n").to_pylist() == [4, 2, 5, 0]
+    assert values.last("seen").to_pylist() == [11, 20, 13, 12]
+    assert values.last("prompt_id").to_pylist() == ["a", "a", "b", None]
+    assert values.written.keys() == {"seen", "n"}
+    assert values.last("other").to_pylist() == [None] * 4
 
 
 def test_rows_without_a_prompt_are_groups_of_one():

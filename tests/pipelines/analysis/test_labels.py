@@ -12,6 +12,7 @@ from rejuice.pipelines.analysis.audit import (
     draw,
     failing_lines,
     labelled_errors,
+    read_labels,
     sample_lines,
     strata,
     write_lines,
@@ -35,7 +36,7 @@ def rechecked(graded):
 
 
 def errors_of(path, graded):
-    return labelled_errors(path, graded, strata(graded, rechecked(graded)))
+    return labelled_errors(read_labels(path, graded), graded, strata(graded, rechecked(graded)))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rejuice.operators import Change
-from rejuice.pipelines.analysis.rows import Lines
+from rejuice.pipelines.analysis.written import Lines
 
 
 @st.composite

@@ -19,12 +19,10 @@ from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 from typer.testing import CliRunner
 
 from rejuice.operators import DataError, FormatRewardMapper
-from rejuice.pipelines.analysis.ablate import ablated, ablations, show_ablations
-from rejuice.pipelines.analysis.comparison import KINDS, UNKNOWN, compare
-from rejuice.pipelines.analysis.recipe_words import changed_fields
+from rejuice.pipelines.analysis.comparison import KINDS, UNKNOWN, changed_fields, compare
 from rejuice.pipelines.analysis.replay import SetSamples
 from rejuice.pipelines.analysis.stored import open_stored
-from rejuice.pipelines.analysis.whatif import compared, whatif
+from rejuice.pipelines.analysis.whatif import compared, left_out, show_each, whatif, whatif_each
 from rejuice.pipelines.cli.main import app
 from rejuice.pipelines.console import Console
 from rejuice.pipelines.engine import plan
@@ -66,12 +64,12 @@ def test_tiny_by_hand(tiny):
         "reward_sum_mapper.weights.accuracy 1.0 -> 0.1",
     ]
     found = compare(*whatif(one, other))
-    assert {kind: found.count(kind) for kind in KINDS} == {
+    assert {kind: found.counts[kind] for kind in KINDS} == {
         **dict.fromkeys(KINDS, 0), "gained": 4, "flipped": 2,
     }  # fmt: skip
     before, after = found.figures
     assert (found.kept_in_both, before.groups, after.groups, found.groups) == (8, 2, 3, (1, 0))
-    assert found.reasons("gained") == {"too_easy": 4}
+    assert found.reasons["gained"] == {"too_easy": 4}
     # A: 1, 0.9, 0.1, -0.1 become 0.2, 0, 0.1, -0.1; C: 1.1 and three of -0.1, 0.2 and the same.
     assert found.rank == pytest.approx((0.8 + 1) / 2)
     rewards = (0.35, (0.025 * 8 + 4 * 0.025) / 12)
@@ -93,7 +91,7 @@ def variance(found):
 def test_the_same_recipe_changes_nothing(many):
     (one,) = open_stored(many.path).sets
     found = compare(*whatif(one, load(many.path)))
-    assert not any(found.count(kind) for kind in KINDS)
+    assert not any(found.counts[kind] for kind in KINDS)
     assert found.groups == (0, 0)
     assert found.rank == pytest.approx(1)
     assert changed_fields(one.steps, one.fit(load(many.path))) == []
@@ -325,8 +323,8 @@ def test_what_asks_a_server_is_not_asked_again(many, monkeypatch):
     (one,) = open_stored(many.path).sets
     other = recipe_with(many, fields)
     found = compare(*whatif(one, other))
-    assert found.count("unknown") == 0
-    assert found.count("lost") > 10
+    assert found.counts["unknown"] == 0
+    assert found.counts["lost"] > 10
     assert recipe.steps[:2] == other.steps[:2]
 
 
@@ -354,16 +352,16 @@ def test_a_filter_before_what_asks_is_not_worthless(many, monkeypatch, tmp_path)
     shorter = recipe_with(many, fields, tmp_path)
     engine.run(shorter, chunk_rows=7)
     stored = open_stored(shorter.head.export_path)
-    results = {each.left_out: found for each, found in ablated(stored.sets, shorter)}
+    results = {each.name: found for each, found in whatif_each(stored, shorter)}
     other = recipe_with(many, AFTER, tmp_path)
     expected = compare(*whatif(stored.sets[0], other))
-    assert results["length_filter"].count("unknown") == expected.count("unknown") > 0
+    assert results["length_filter"].counts["unknown"] == expected.counts["unknown"] > 0
     console = Console(file=StringIO(), width=200)
-    show_ablations(list(ablated(stored.sets, shorter)), console)
+    show_each(whatif_each(stored, shorter), console)
     heading, *lines = console.file.getvalue().splitlines()
     assert "unknown" in heading.split()
     (line,) = [line.split() for line in lines if line.startswith("length_filter")]
-    assert line[6] == f"{expected.count('unknown'):,}"
+    assert line[6] == f"{expected.counts['unknown']:,}"
 
 
 @pytest.mark.slow
@@ -373,11 +371,11 @@ def test_a_step_of_data_juicer_reads_every_column(tmp_path):
     recipe = run_tiny(tmp_path, [*PROCESS, length])
     (one,) = open_stored(recipe.path).sets
     found = compare(*whatif(one, load(recipe.path)))
-    assert (found.count("gained"), found.count("lost")) == (0, 0)
+    assert (found.counts["gained"], found.counts["lost"]) == (0, 0)
     other = load(recipe.path, {"pass_rate_filter.max": "1.0"})
     found = compare(*whatif(one, other))
-    assert found.reasons("gained") == {"too_easy": 2}
-    assert CliRunner().invoke(app, ["ablate", str(recipe.path)]).exit_code == 0
+    assert found.reasons["gained"] == {"too_easy": 2}
+    assert CliRunner().invoke(app, ["whatif", str(recipe.path), "--each"]).exit_code == 0
 
 
 def test_a_step_whose_code_has_changed_since_is_computed_again(tiny, monkeypatch):
@@ -409,24 +407,24 @@ def test_a_weight_is_left_out_of_the_sum_and_of_gdpo(tiny):
     weights = {"accuracy": 1.0, "format": 1.0}
     gdpo = {"gdpo_advantage_mapper": {"weights": weights}}
     steps = recipe_with(tiny, [*GDPO, gdpo]).steps
-    left_out = {each.left_out: each.steps for each in ablations(steps)}
+    parts = {each.name: each.steps for each in left_out(steps)}
     changed = {
         step.name: step.operator.weights
-        for step in left_out["weight format"]
+        for step in parts["weight format"]
         if hasattr(step.operator, "weights")
     }
     assert changed == {
         "reward_sum_mapper": {"accuracy": 1.0, "format": 0.0},
         "gdpo_advantage_mapper": {"accuracy": 1.0, "format": 0.0},
     }
-    assert list(left_out)[-2:] == ["weight accuracy", "weight format"]
+    assert list(parts)[-2:] == ["weight accuracy", "weight format"]
 
 
 def test_weights_of_gdpo_are_left_out_where_no_sum_is_beside_it(tiny):
     gdpo = {"gdpo_advantage_mapper": {"weights": {"accuracy": 1.0, "format": 1.0}}}
     steps = [step for step in GDPO if "reward_sum_mapper" not in step]
-    found = ablations(recipe_with(tiny, [*steps, gdpo]).steps)
-    assert [each.left_out for each in found][-2:] == ["weight accuracy", "weight format"]
+    found = left_out(recipe_with(tiny, [*steps, gdpo]).steps)
+    assert [each.name for each in found][-2:] == ["weight accuracy", "weight format"]
     assert found[-1].steps[-1].operator.weights == {"accuracy": 1.0, "format": 0.0}
 
 
@@ -436,7 +434,7 @@ def test_a_weight_of_several_sums_is_left_out_of_all_at_once(tiny):
         for w, task in ((1.0, "a"), (2.0, "b"))
     ]
     steps = [step for step in GDPO if "reward_sum_mapper" not in step]
-    found = {a.left_out: a.steps for a in ablations(recipe_with(tiny, [*steps, *sums]).steps)}
+    found = {a.name: a.steps for a in left_out(recipe_with(tiny, [*steps, *sums]).steps)}
     assert [name for name in found if name.startswith("weight")] == [
         "weight accuracy", "weight format",
     ]  # fmt: skip
@@ -468,9 +466,11 @@ def test_commands(tiny):
     )
     rows = [json.loads(line) for line in run.output.splitlines()]
     assert [row["reason_before"] for row in rows] == ["too_easy"] * 4
-    run = CliRunner().invoke(app, ["ablate", path])
+    run = CliRunner().invoke(app, ["whatif", path, "--each"])
     lines = {line[:22].strip(): line[22:].split() for line in run.output.splitlines()}
-    assert lines["nothing"][:3] == ["8", "2", "0.350"]
-    assert lines["pass_rate_filter"][:3] == ["12", "3", "0.550"]
-    assert lines["weight accuracy"][:5] == ["8", "2", "-0.025", "2", "0.724"]
+    arrow = "->"
+    assert lines["nothing"][:9] == ["8", "2", *"0000", "0.350", arrow, "0.350"]
+    assert lines["pass_rate_filter"][:9] == ["12", "3", "4", *"000", "0.350", arrow, "0.550"]
+    weight = ["8", "2", "0", "0", "2", "0", "0.350", arrow, "-0.025", "0.724"]
+    assert lines["weight accuracy"][:10] == weight
     assert lines["math_verify_mapper"][:3] == ["needed", "by", "group_stats_mapper,"]

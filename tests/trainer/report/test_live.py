@@ -9,7 +9,7 @@ from page_fixture import Page
 from trained_run import tiny_rollouts, write_trained
 
 from rejuice.operators import RejuiceError
-from rejuice.pipelines.analysis.page import live
+from rejuice.trainer.report import live
 from rejuice.trainer.report.live import RunSoFar
 
 

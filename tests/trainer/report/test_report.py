@@ -143,7 +143,7 @@ def test_a_run_that_died_before_its_first_step_says_of_what(tmp_path, rejuice):
     assert first.startswith("try: training failed before its first step")
     assert first.endswith(": a GPU is out of memory; lower train.gpu.tokens_per_gpu")
     assert "keep_rollouts" not in out
-    for name in ("whatif", "ablate", "preview"):
+    for name in ("whatif", "preview"):
         status, out, err = rejuice(name, run)
         assert (status, out) == (2, "")
         assert "no responses on file" in err

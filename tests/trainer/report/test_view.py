@@ -105,7 +105,7 @@ def test_some_steps_of_a_run(training_run, rejuice, tmp_path):
     refused = "--steps a is no range; write --steps A:B, such as 40:60"
     assert rejuice("view", training_run, "--steps", "a") == (2, "", f"rejuice: {refused}\n")
     refused = f"{training_run.name} has no training step from 40 to 60; it has steps 1 to 3"
-    for name in ("view", "report", "whatif", "ablate", "audit"):
+    for name in ("view", "report", "whatif", "audit"):
         given = (name, training_run, "--steps", "40:60")
         assert rejuice(*given) == (2, "", f"rejuice: {refused}\n")
     given = ("explain", training_run, "row 1", "--steps", "40:60")
@@ -133,7 +133,7 @@ def test_whatif_of_a_run_is_of_all_its_steps(training_run, rejuice):
     assert lines[0] == "try: 36 stored rows; nothing is sampled or judged."
     assert lines[1].split() == ["changed", "pass_rate_filter.max", "0.9", "->", "1.0"]
     for number in (1, 2, 3):
-        assert lines[2 + number].split()[:4] == ["step", str(number), "8", "4"]
+        assert lines[2 + number].split()[:5] == ["step", str(number), "12", "3", "4"]
     assert "24 kept in both, 12 gained (too_easy 12), 0 lost, 0 unknown" in out
     assert "would have sampled other responses from the second step on" in out
     assert "--rows gained" in out
@@ -150,8 +150,8 @@ def test_a_run_with_other_samples_is_refused(training_run, rejuice):
     assert (status, err) == (2, f"rejuice: {refused}; leave it as it was, or run the recipe\n")
 
 
-def test_ablate_of_a_run(training_run, rejuice):
-    status, out, _ = rejuice("ablate", training_run)
+def test_each_step_of_a_run(training_run, rejuice):
+    status, out, _ = rejuice("whatif", training_run, "--each")
     assert status == 0
     rows = {line[:22].strip(): line[22:].split() for line in out.splitlines()[1:]}
     assert rows["nothing"][:2] == ["24", "6"]

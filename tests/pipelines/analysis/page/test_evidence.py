@@ -4,17 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import page_fixture
-import pyarrow as pa
 import pytest
 import tiny_run
 from fake_judge import FakeJudge, verdict
 
 from rejuice.pipelines.analysis.evidence import evidence, seen_by
 from rejuice.pipelines.analysis.page import rows as module
-from rejuice.pipelines.analysis.page.build import build_page, drawn
-from rejuice.pipelines.analysis.page.rows import COLUMN, WrittenValues, evidence_of, page_of
-from rejuice.pipelines.analysis.rows import stored_rows
+from rejuice.pipelines.analysis.page.build import build_page
+from rejuice.pipelines.analysis.page.rows import COLUMN, evidence_of, page_of
 from rejuice.pipelines.analysis.stored import open_stored
+from rejuice.pipelines.analysis.written import WrittenValues
 from rejuice.pipelines.engine.steps import iterate_steps
 
 AFTER = [
@@ -32,13 +31,10 @@ def export(tmp_path_factory):
 
 
 def replayed(export):
-    """The set, its applied steps by part, their values and the rows."""
     (one,) = open_stored(export).sets
-    parts = [
+    return [
         list(iterate_steps(one.steps, one.base(at), one.results(at))) for at in range(one.parts)
     ]
-    values = [WrittenValues.of(one.base(at), parts[at]) for at in range(one.parts)]
-    return parts, values, stored_rows(one)
 
 
 @pytest.mark.slow
@@ -47,7 +43,7 @@ def test_evidence_is_that_of_each_step(export, tmp_path):
     build_page(page_of([(export, open_stored(export))]), tmp_path / "p.html")
     shown = {row["response_id"]: row for row in page_fixture.Page(tmp_path / "p.html").rows()}
     assert len(shown) == 12
-    parts, _, _ = replayed(export)
+    parts = replayed(export)
     for part in parts:
         for each in part[:1] + part[2:3]:  # Those that look at a group at most.
             table = seen_by(each, np.arange(each.before.num_rows))
@@ -75,23 +71,11 @@ def test_evidence_is_that_of_each_step(export, tmp_path):
     assert shown[repeats[dropped]]["response"] == "It is 2."
 
 
-@pytest.mark.parametrize(("most", "groups"), [(0, 1), (4, 1), (7, 1), (8, 2), (12, 3)])
-def test_a_sample_is_of_whole_groups_in_the_order_of_texts(export, most, groups):
-    parts, values, rows = replayed(export)
-    found, banner = evidence_of(parts, values, rows, most)
-    has_N = np.asarray(found.is_valid()).reshape(3, 4)
-    assert has_N.sum() == 4 * groups
-    assert (has_N.all(1) == has_N.any(1)).all()
-    order = np.argsort(drawn(rows.table["prompt_id"].take(pa.array([0, 4, 8]))))
-    assert sorted(np.flatnonzero(has_N[:, 0])) == sorted(order[:groups])
-    assert (banner == "") == (groups == 3)
-
-
-def test_long_responses_are_fewer(export, monkeypatch):
-    monkeypatch.setattr(module, "MOST_CHARACTERS", 70)
-    assert evidence_of(*replayed(export))[0].null_count in (4, 8)
-    page = page_of([(export, open_stored(export))])
-    assert "Evidence is shown of " in page.sets[0].banner
+def test_a_large_run_has_none(export, monkeypatch):
+    monkeypatch.setattr(module, "MOST_DETAILED", 11)
+    (one,) = page_of([(export, open_stored(export))]).sets
+    assert COLUMN not in one.row_texts.column_names
+    assert "runs of up to 11 responses; of a row: rejuice explain" in one.banner
 
 
 @pytest.mark.slow
@@ -119,4 +103,4 @@ def test_without_the_steps_there_is_none(export):
     (one,) = open_stored(recipe).sets
     none = [list(iterate_steps((), one.base(at), one.results(at))) for at in range(one.parts)]
     values = [WrittenValues(one.base(at)) for at in range(one.parts)]
-    assert evidence_of(none, values, stored_rows(one))[0].null_count == 12
+    assert evidence_of(none, values).null_count == 12

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from rejuice.operators import Change
-from rejuice.pipelines.analysis.page.build import excerpts, joined, texts
-from rejuice.pipelines.analysis.page.rows import WrittenValues
+from rejuice.pipelines.analysis.page.build import excerpts
+from rejuice.pipelines.analysis.written import WrittenValues, joined, texts
 from rejuice.pipelines.engine.frame import Frame
 
 STRUCT = pa.struct([("a", pa.int64())])
@@ -37,7 +37,7 @@ class _Applied:
     """What `WrittenValues` reads of a step."""
 
     def __init__(self, number, change):
-        self.step = type("Step", (), {"number": number})
+        self.step = type("Step", (), {"number": number, "operator": None})
         self.result = type("Result", (), {"change": change})
 
 
@@ -46,7 +46,7 @@ def test_a_dropped_row_keeps_what_it_had_before_a_later_step_wrote_another_type(
     values = WrittenValues(Frame.of(pa.table({"response": pa.array(["a", "b"], kind)})))
     values.add(_Applied(1, Change(reasons=pa.array([None, "too_long"]))))
     values.add(_Applied(2, Change({"response": pa.array(["A"], pa.string())})))
-    assert values.column("response").to_pylist() == ["A", "b"]
+    assert values.last("response").to_pylist() == ["A", "b"]
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,10 @@ from page_fixture import RESPONSES, STEPS, Page, recorded
 from rejuice.operators import Change
 from rejuice.operators.mapper.format_reward_mapper import FormatRewardMapper
 from rejuice.pipelines.analysis.page.build import build_page
-from rejuice.pipelines.analysis.page.rows import WrittenValues, page_of
+from rejuice.pipelines.analysis.page.rows import page_of
 from rejuice.pipelines.analysis.reward_hacking import audit_signs
 from rejuice.pipelines.analysis.stored import open_stored
+from rejuice.pipelines.analysis.written import WrittenValues
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.steps import AppliedStep, StepResult
 from rejuice.pipelines.recipe.steps import Step
@@ -163,8 +164,8 @@ def test_an_empty_result_is_shown(recipe_file, rejuice, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.recommended("pipelines/analysis/page/facts.py", "rejuice audit {…}")
-@pytest.mark.recommended("pipelines/analysis/page/facts.py", " --rows {…}")
+@pytest.mark.recommended("pipelines/analysis/page/rows.py", "rejuice audit {…}")
+@pytest.mark.recommended("pipelines/analysis/page/rows.py", " --rows {…}")
 def test_what_is_run_is_at_the_top_and_signs_have_their_commands(export, rejuice, tmp_path):
     rejuice("view", export, "--no_open", "-o", "p.html")
     head = Page(tmp_path / "p.html").head
@@ -211,7 +212,7 @@ def test_rows_of_a_prompt_have_its_number_and_those_that_steps_add_are_below_zer
 
 
 @pytest.mark.slow
-@pytest.mark.recommended("pipelines/analysis/page/facts.py", "rejuice diff {…} {…}")
+@pytest.mark.recommended("pipelines/analysis/page/rows.py", "rejuice diff {…} {…}")
 def test_two_runs_stand_side_by_side(export, recipe_file, rejuice, tmp_path):
     other = tmp_path / "other" / "curated.parquet"
     recipe = recipe_file([*STEPS[:2], *STEPS[4:]], name="b.yaml", export_path=str(other))

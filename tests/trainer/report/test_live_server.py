@@ -12,7 +12,7 @@ import pytest
 
 from rejuice.operators import DataError, RejuiceError
 from rejuice.pipelines.analysis.page.build import page_bytes
-from rejuice.pipelines.analysis.page.live import serve
+from rejuice.trainer.report.live import serve
 
 
 class Run:
@@ -108,7 +108,7 @@ def test_a_step_that_is_being_written_is_asked_for_again(run, address):
     assert get(address)[0] == 200
 
 
-@pytest.mark.recommended("pipelines/analysis/page/live.py", "give another --port")
+@pytest.mark.recommended("trainer/report/live.py", "give another --port")
 def test_a_taken_port_is_one_line(address, run):
     with pytest.raises(RejuiceError, match=r"port \d+: Address already in use; give another"):
         serve(run, urlsplit(address).port, print)
