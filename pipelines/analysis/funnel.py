@@ -186,9 +186,8 @@ def set_funnel(rows: RowTable, applied: Iterable[AppliedStep]) -> list[StepRepor
     """What steps did to each part of some sets; seconds are 0: they are not on file."""
     log = AuditLog()
     for each in applied:
-        entry, result = log.step(each.step.name), each.result
-        entry.count(result.rows_in, result.change, result.seconds, result.summary)
-        entry.match(each.step.operator, each.before)
+        change, seconds = each.result.change, each.result.seconds
+        log.step(each.step.name).add(each.step.operator, each.before, change, seconds)
     found = [entry.report() for entry in log.steps.values()]
     by_training = rows.table.filter(pc.equal(rows.table["fate"], BY_TRAINING))["reason"]
     if not len(by_training):

@@ -13,9 +13,9 @@ from rich.text import Text
 
 from ...operators import DataError, Operator
 from ...operators.columns import columns_of
+from ...operators.config import Weight
 from ...operators.mapper.gdpo_advantage_mapper import GdpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
-from ...operators.schedule import Weight
 from ..console import Console, figures_table, number_text, path_text, print_lines, widen_log
 from ..dataset.remote import AnyPath
 from ..engine.plan import operator_key
