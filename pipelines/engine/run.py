@@ -45,12 +45,11 @@ from .finished_export import Hold, finished_report, placed, recipe_mark, sign, s
 from .frame import NO_GROUP_STARTS, GroupStarts
 from .plan import Plan, check_chunk_rows, default_chunk_rows, kept_folder
 from .progress import Progress
-from .repeated_prompts import check_prompts
 from .report import Report
 from .resumable_step import run_resumable
 from .retry_missing import computed_again, count_failed, retry_dropped, step_to_retry
 from .steps import identity_lines, prefix_errors_with_step, run_step
-from .trial import unmatched_warnings
+from .trial import check_prompts, unmatched_warnings
 from .workers import LocalWorkers, Workers
 from .workers_on_ray import RayWorkers
 

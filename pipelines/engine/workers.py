@@ -10,13 +10,15 @@ from __future__ import annotations
 import os
 import re
 import signal
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ThreadPoolExecutor, wait
+from functools import partial
 from itertools import islice
 from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from typing_extensions import Self
 
@@ -28,18 +30,25 @@ from ..recipe.steps import Step
 from .plan import Plan
 
 T = TypeVar("T")
-Submit = Callable[[Callable[[int], T], int], "Future[T]"]
 TRIES = 3
 """How often an item is run whose worker dies: by a signal, for lack of memory, with its node."""
 
 
-class Workers(Protocol):
+class WorkerDiedError(Exception):
+    """A worker has died; in words, of what."""
+
+
+class Workers(ABC):
     """Where the work on chunks, or on other numbered parts of a run, takes place."""
+
+    _kind: ClassVar[str]
+    _under_way: int  # items that are submitted at a time
+    _outlive = False  # whether workers go on when a run ends
 
     def map(
         self, steps: Sequence[Step], work: Callable[[int], T], count: int
     ) -> Iterator[tuple[int, T]]:
-        """Return numbers and results as they finish; few are submitted at a time.
+        """Numbers and results as they finish; few are submitted at a time.
 
         Args:
             steps: those that are still to be run.
@@ -50,18 +59,67 @@ class Workers(Protocol):
         Raises:
             Exception: what the work raised.
         """
-        ...
+        submit = self._submit(steps, work)
+        todo, deaths = iter(range(count)), Counter[int]()
+        running: dict[Future[Any], int] = {}
+        try:
+            while True:
+                for item in islice(todo, self._under_way - len(running)):
+                    running[submit(item)] = item
+                if not running:
+                    return
+                finished, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    item = running.pop(future)
+                    try:
+                        result = self._result(future)
+                    except WorkerDiedError as error:
+                        deaths[item] += 1
+                        if deaths[item] == TRIES:
+                            # One of those that have been together in a pool each time.
+                            items = [i for i, number in deaths.items() if number >= TRIES - 1]
+                            raise self._died(steps, items, count, error) from error.__cause__
+                        running[submit(item)] = item
+                    else:
+                        yield item, result
+        finally:
+            if self._outlive:  # They must not write after the run.
+                wait(running)
 
-    def __enter__(self) -> Self: ...
+    def _died(
+        self, steps: Sequence[Step], items: Collection[int], count: int, cause: Exception
+    ) -> EngineError:
+        """The error of an item, one of these, whose workers died `TRIES` times."""
+        where = f"step {steps[0].number} {steps[0].name}" if steps else ""
+        parts = " or ".join(str(item + 1) for item in sorted(items))
+        found = f"the {self._kind} of part {parts} of {count} died {TRIES} times: {cause}"
+        return EngineError(found, "run it again: finished parts are kept", where=where)
 
+    @abstractmethod
+    def _submit(
+        self, steps: Sequence[Step], work: Callable[[int], T]
+    ) -> Callable[[int], Future[Any]]:
+        """What begins the work on an item."""
+
+    @abstractmethod
+    def _result(self, future: Future[Any]) -> Any:
+        """What the work gave, or what it raised; `WorkerDiedError` where its worker is gone."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    @abstractmethod
     def __exit__(self, *exception: object) -> None: ...
 
 
-class LocalWorkers:
+class LocalWorkers(Workers):
     """`np` workers of the kind that a stage needs, started when they are first needed."""
+
+    _kind = "worker process"
 
     def __init__(self, plan: Plan) -> None:
         self._count = min(plan.recipe.head.np, len(plan.source.rows))
+        self._under_way = 2 * self._count
         self._files = plan.recipe.head.custom_operator_paths
         self._threads: ThreadPoolExecutor | None = None
         self._processes: Any = None
@@ -69,37 +127,12 @@ class LocalWorkers:
     def map(
         self, steps: Sequence[Step], work: Callable[[int], T], count: int
     ) -> Iterator[tuple[int, T]]:
-        """See `Workers.map`; the steps decide between threads and processes."""
-        if self._count == 1:
-            for item in range(count):
-                yield item, work(item)
+        """See `Workers.map`; a single worker is this thread."""
+        if self._count > 1:
+            yield from super().map(steps, work, count)
             return
-        submit: Submit[T] = self._submit(any(step.operator.gil_bound for step in steps))
-        todo, deaths = iter(range(count)), Counter[int]()
-        running: dict[Future[T], int] = {}
-        while True:
-            for item in islice(todo, 2 * self._count - len(running)):
-                running[submit(work, item)] = item
-            if not running:
-                return
-            finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in finished:
-                item = running.pop(future)
-                try:
-                    result = future.result()
-                except BrokenExecutor as error:  # All that were in the pool lose their worker.
-                    deaths[item] += 1
-                    if deaths[item] == TRIES:
-                        # One of those that have been together in the pool each time.
-                        items = [i for i, number in deaths.items() if number >= TRIES - 1]
-                        cause = _exit_codes(error)
-                        raise worker_died("worker process", steps, items, count, cause) from error
-                    running[submit(work, item)] = item
-                else:
-                    yield item, result
-
-    def __enter__(self) -> LocalWorkers:
-        return self
+        for item in range(count):
+            yield item, work(item)
 
     def __exit__(self, *exception: object) -> None:
         if self._threads:
@@ -111,11 +144,13 @@ class LocalWorkers:
         if self._processes:
             self._processes.shutdown(wait=True, kill_workers=exception[0] is not None)
 
-    def _submit(self, gil_bound: bool) -> Submit[T]:
-        if gil_bound:
-            return self._submit_to_process
-        self._threads = self._threads or ThreadPoolExecutor(self._count)
-        return self._threads.submit
+    def _submit(
+        self, steps: Sequence[Step], work: Callable[[int], T]
+    ) -> Callable[[int], Future[Any]]:
+        if any(step.operator.gil_bound for step in steps):
+            return partial(self._submit_to_process, work)
+        threads = self._threads = self._threads or ThreadPoolExecutor(self._count)
+        return lambda item: threads.submit(work, item)
 
     def _submit_to_process(self, work: Callable[[int], T], item: int) -> Future[T]:
         resource_tracker.ensure_running()  # Whoever starts it unblocks the signal.
@@ -133,21 +168,14 @@ class LocalWorkers:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return future
 
-
-def worker_died(
-    what: str, steps: Sequence[Step], items: Collection[int], count: int, cause: str
-) -> EngineError:
-    """The error of an item, one of these, whose workers died `TRIES` times."""
-    where = f"step {steps[0].number} {steps[0].name}" if steps else ""
-    parts = " or ".join(str(item + 1) for item in sorted(items))
-    found = f"the {what} of part {parts} of {count} died {TRIES} times: {cause}"
-    return EngineError(found, "run it again: finished parts are kept", where=where)
-
-
-def _exit_codes(error: BrokenExecutor) -> str:
-    """What is short of the page that loky writes when a worker ends."""
-    found = re.search(r"exit codes of the workers are \{(.+)\}", str(error))
-    return found[1] if found else str(error).partition("\n")[0]
+    def _result(self, future: Future[Any]) -> Any:
+        try:
+            return future.result()
+        except BrokenExecutor as error:  # All that were in the pool lose their worker.
+            # What is short of the page that loky writes when a worker ends.
+            codes = re.search(r"exit codes of the workers are \{(.+)\}", str(error))
+            cause = codes[1] if codes else str(error).partition("\n")[0]
+            raise WorkerDiedError(cause) from error
 
 
 def _start_processes(count: int, files: Sequence[Path]) -> Any:
