@@ -33,12 +33,10 @@ from .engine.run import run as run_to_export
 from .notebook import (
     bars,
     beside,
-    funnel_table,
     histogram,
     listed_names,
     paragraph,
     quiet_libraries,
-    rows_plot,
 )
 from .recipe.recipe import Recipe, dump
 
@@ -157,7 +155,6 @@ class Result(_ResultRows):
         return Explanation(finished.in_python(text))
 
     def _stored(self) -> tuple[_FinishedRun, Stored]:
-        """The run as it is on file."""
         from .analysis.stored import stored_run
 
         if self._finished is None:
@@ -174,7 +171,7 @@ class Result(_ResultRows):
     def _repr_html_(self) -> str:
         """The funnel, plots and the names of the columns, as a notebook shows them."""
         report, rows = self.report, f"{self.table.num_rows:,} rows"
-        funnel = funnel_table(report.project_name, report.steps)
+        funnel = report.funnel_table()
         columns = paragraph(f"table: {rows} of {listed_names(self.table.column_names)}")
         return f"{funnel}{beside(*_plots(self.table, report))}{columns}"
 
@@ -262,8 +259,6 @@ class _TemporaryFolder:
 
 
 class _FinishedRun(NamedTuple):
-    """What is on file of a run."""
-
     recipe: Recipe  # as it ran
     table: str | None  # the file of its table
     has_export: bool  # that the user wants
@@ -271,7 +266,6 @@ class _FinishedRun(NamedTuple):
 
     @property
     def export(self) -> AnyPath:
-        """What the run wrote."""
         return self.recipe.head.export_path
 
     @property
@@ -282,7 +276,6 @@ class _FinishedRun(NamedTuple):
         return Path("rejuice.html")
 
     def in_python(self, text: str) -> str:
-        """Return a text of a command without names of temporary files."""
         text = text if self.table is None else text.replace(self.table, _TABLE)
         return text if self.has_export else text.replace(str(self.export), "the result's table")
 
@@ -297,7 +290,7 @@ class _FinishedRun(NamedTuple):
 
 
 def _on_disk(recipe: Recipe) -> tuple[Recipe, _TemporaryFolder | None]:
-    """Return the recipe with paths for what it has none of, its table or an export, in a folder."""
+    """The recipe with paths for what it has none of, its table or an export, in a folder."""
     if recipe.table is None and recipe.has_export:
         return recipe, None
     folder = _TemporaryFolder()
@@ -351,8 +344,7 @@ _BINS = 20
 
 
 def _plots(table: pa.Table, report: Report) -> Iterator[str]:
-    """Yield plots of a result: rows, rewards or else pass rates, and verdicts."""
-    yield rows_plot(report.steps)
+    yield report.rows_plot()
     names = table.column_names
     title, values = "", np.zeros(0)
     with suppress(DataError):  # Columns of these names may be the user's, and hold something else.

@@ -267,15 +267,9 @@ def _check_runs_are_known(cache: Path) -> None:
 def remove(cache: Path, select: Callable[[], Removal], *, again: bool) -> Removal:
     """Remove folders of a cache, while no run uses it; what rejuice has not written stays in them.
 
-    Args:
-        cache: the cache.
-        select: gives what is removed. It is called while the cache is held: a run that ended before
-            may use what no run used a moment ago.
-        again: whether steps after these may have results, which must not be found for rows that are
-            computed again and may differ.
-
-    Returns:
-        What was removed.
+    `select` is called while the cache is locked: a run that ended before may use what no run used a
+    moment ago. `again`: steps after these may have results, which must not be found for rows that
+    are computed again and may differ.
     """
     _check_is_cache(cache)
     with _locked(cache, fcntl.LOCK_EX | fcntl.LOCK_NB):

@@ -27,17 +27,11 @@ _FAILED = b"failed_rows"
 
 
 def save(path: AnyPath, commit: StepResult) -> None:
-    """Write a commit; it is there whole or not at all."""
     write_checked(path, as_table(commit))
 
 
 def load(path: AnyPath, *, mapped: bool = True) -> StepResult:
-    """Read a commit; mapped, its columns stay on disk until they are used.
-
-    Raises:
-        DamagedError: it is not as it was saved.
-        FileNotFoundError: there is none.
-    """
+    """Read a commit; mapped, its columns stay on disk until they are used."""
     return of_table(read_checked(path, mapped=mapped))
 
 
@@ -131,7 +125,6 @@ class Retries(NamedTuple):
 
 
 def count_retry(folder: AnyPath, what: Retried) -> None:
-    """Count one more retry of a step."""
     write_file(folder / f"retry-{Retries.of(folder).times + 1}-{what}", "")
 
 

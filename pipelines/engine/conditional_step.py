@@ -82,7 +82,7 @@ def over_all_rows(operator: Operator, frame: Frame, change: Change) -> Change:
 
 
 class _Places(NamedTuple):
-    """Where the rows of the output come from, axis _M: one of two is not -1, or neither."""
+    """Where the rows of the output come from, axis _M."""
 
     own_M: _RowNumbers  # the row of the change to the rows that match
     parent_M: _RowNumbers  # the row of the frame; -1: an operator made the row

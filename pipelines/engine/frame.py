@@ -59,7 +59,6 @@ class Frame:
 
     @classmethod
     def of(cls, table: pa.Table) -> Frame:
-        """The frame of a table, before any step."""
         columns = dict(zip(table.column_names, table.columns, strict=True))
         return cls((_Layer.of(columns),), dict.fromkeys(columns, 0), table.num_rows)
 
@@ -82,7 +81,6 @@ class Frame:
 
     @property
     def schema(self) -> pa.Schema:
-        """Names and types of the columns."""
         homes = self._home.items()
         return pa.schema([(name, self._layers[at].types[name]) for name, at in homes])
 
@@ -93,11 +91,7 @@ class Frame:
         return np.arange(self.num_rows) if rows is None else rows
 
     def select(self, names: Iterable[str]) -> pa.Table:
-        """The current rows of some columns.
-
-        Raises:
-            KeyError: a column is not there.
-        """
+        """The current rows of some columns, each of which must be there."""
         names = list(dict.fromkeys(names))
         columns = [self._column(name) for name in names]
         if not names:
@@ -106,7 +100,6 @@ class Frame:
         return pa.table(columns, names=names)
 
     def table(self) -> pa.Table:
-        """All columns of the current rows."""
         return self.select(self._home)
 
     def after(self, change: Change) -> Frame:
@@ -167,7 +160,7 @@ def _plain(row: int) -> str:
 
 
 def check_contiguous(parts: Sequence[GroupStarts], place: Callable[[int], str] = _plain) -> None:
-    """Check that the rows of each prompt are contiguous; else it would be two smaller groups."""
+    """Refuse a prompt whose rows are not contiguous: it would be two smaller groups."""
     hashes = np.concatenate([part.hashes_G for part in parts])
     again = EqualHashes.of(hashes).rows_R
     if len(again):

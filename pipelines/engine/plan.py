@@ -33,10 +33,8 @@ RESUMABLE_CHUNK_ROWS = 2_048
 """Where a step is resumable: as a rule it samples, and a row becomes many with all their tokens."""
 
 REQUEST_CHUNK_ROWS = 256
-"""Where a step asks a server for each row: a chunk is what progress counts, and
-what is lost when the run is stopped."""
-
-
+"""Where a step asks a server for each row: a chunk is what progress counts, and what is lost when
+the run is stopped."""
 _COLUMN_BYTES = 2**31 - 1
 """What a column of texts holds of one chunk: Arrow counts its bytes in 32 bits."""
 
@@ -90,7 +88,6 @@ class Plan(NamedTuple):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The recipe's steps."""
         return self.recipe.steps
 
     @classmethod
@@ -105,18 +102,11 @@ class Plan(NamedTuple):
 
     @classmethod
     def of_run(cls, recipe: Recipe, cache: AnyPath, uses: Sequence[str]) -> Plan | None:
-        """The plan of a finished run, whatever became of the code of its operators.
+        """The plan of a finished run, whatever became of the code of its operators; None where a
+        folder is none of a cache, or the source is gone or changed.
 
-        What was retried since, for another export, is of another run.
-
-        Args:
-            recipe: as it ran; of some operators, the code may be missing.
-            cache: the folder of commits.
-            uses: the folders in there that the run uses, as its manifest lists them: that of the
-                source, and those of the steps in order.
-
-        Returns:
-            None where a folder is none of a cache, or the source is gone or changed.
+        `uses` are the folders in the cache as its manifest lists them: that of the source, and
+        those of the steps in order. What was retried since, for another export, is of another run.
         """
         source_name, *keys = uses[: len(recipe.steps) + 1]
         if len(keys) < len(recipe.steps) or not all(map(_FOLDER.fullmatch, (source_name, *keys))):
@@ -126,7 +116,6 @@ class Plan(NamedTuple):
 
     @classmethod
     def of(cls, recipe: Recipe, source: Source, cache: AnyPath) -> Plan:
-        """The plan of a recipe."""
         keys, retried, key = list[str](), list[Retries](), f"{source.folder.name}-{FORMAT}"
         for step in recipe.steps:
             operator = step.operator
@@ -170,7 +159,6 @@ class Plan(NamedTuple):
         }
 
     def steps_before(self, step: Step | None) -> tuple[Step, ...]:
-        """The steps before one; None: all of them."""
         return self.steps if step is None else self.steps[: step.number - 1]
 
     def stages(self) -> Iterator[tuple[Step, ...]]:
@@ -194,7 +182,6 @@ class Plan(NamedTuple):
         return self.cache / self.keys[step.number - 1]
 
     def retries(self, step: Step) -> Retries:
-        """What was retried of a step."""
         return self.retried[step.number - 1]
 
     def first_folder(self, step: Step) -> AnyPath:
@@ -214,7 +201,6 @@ class Plan(NamedTuple):
         count_retry(self.first_folder(step), what)
 
     def path(self, step: Step, chunk: int) -> AnyPath:
-        """Where the commit of a step on a chunk is, or will be."""
         return self.folder(step) / chunk_name(chunk)
 
     def committed_chunks(self, step: Step) -> frozenset[int]:
@@ -223,11 +209,9 @@ class Plan(NamedTuple):
         return frozenset(n for n in range(len(self.source.rows)) if chunk_name(n) in there)
 
     def is_done(self, step: Step) -> bool:
-        """Whether every chunk of a step is committed."""
         return len(self.committed_chunks(step)) == len(self.source.rows)
 
     def source_frame(self, chunk: int) -> Frame:
-        """A chunk before the first step."""
         return Frame.of_chunk(self.source, chunk)
 
     def committed(self, chunk: int) -> RunStep:
@@ -235,12 +219,7 @@ class Plan(NamedTuple):
         return lambda step, _: self.load(step, chunk)
 
     def load(self, step: Step, chunk: int) -> StepResult:
-        """What a step did to a chunk, as it was committed.
-
-        Raises:
-            DamagedError: it is not as it was saved.
-            FileNotFoundError: it is not committed.
-        """
+        """What a step did to a chunk; FileNotFoundError where it is not committed."""
         return load(self.path(step, chunk))
 
     def frame_before(self, chunk: int, step: Step | None) -> Frame:

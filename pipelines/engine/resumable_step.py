@@ -61,12 +61,8 @@ def run_resumable(
 ) -> tuple[int, int]:
     """Compute the rows of a step that are not kept yet, and commit all of its chunks.
 
-    Args:
-        sizes: of each chunk, how many rows the step is about.
-        before: called before rows of a chunk are computed.
-
-    Returns:
-        How many rows had to be computed, and how many of them had failed before.
+    `sizes` are the rows of each chunk that the step is about; `before` is called before rows of a
+    chunk are computed. Returns how many were, and how many of them had failed before.
     """
     kept = kept_folder(plan.cache, operator)
     with _sole_run(plan.folder(step)), closing(open_kept_rows(kept)) as rows:

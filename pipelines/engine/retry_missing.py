@@ -33,7 +33,6 @@ _OPTION = "--retry_missing"
 
 
 def step_to_retry(recipe: Recipe, wanted: str | int) -> Step:
-    """The step of a recipe with this name or number."""
     named = {name: s for s in recipe.steps for name in (s.name, str(s.number))}
     step = named.get(str(wanted))
     if step is None:

@@ -106,11 +106,8 @@ def run(
 def cluster_of(recipe: Recipe, engine: RunEngine | None, ray_address: str | None) -> str | None:
     """The address of the Ray cluster that runs a recipe; None: this machine runs it.
 
-    Args:
-        recipe: what is to be run; its `executor_type` and `ray_address` hold where nothing else is
-            given.
-        engine: the engine; None: Ray where an address is given, else what the recipe has.
-        ray_address: of the cluster, see `connected_to_ray`; None: what the recipe has.
+    Without an engine it is Ray where an address is given, else what the recipe says; for an address
+    see `connected_to_ray`.
     """
     if engine == "local" and ray_address is not None:
         raise RecipeError(f"engine is local, and ray is {ray_address!r}", "give one of them")
@@ -183,9 +180,8 @@ class Run:
     def finish(self, hold: Hold) -> Report:
         """Compute and commit what is missing, and write the export.
 
-        Raises:
-            DamagedError: a file of the cache is damaged. Once it is removed, the work is planned
-                and done again: commits are loaded then, and not computed.
+        Where it raises that a file of the cache is damaged, that is removed, and the work is
+        planned and done again: commits are loaded then, and not computed.
         """
         if not self.has_retried:
             self.retry()
@@ -345,11 +341,7 @@ class Run:
     def remove_damaged(self, error: DamagedError) -> None:
         """Remove a damaged file, so that it counts as missing.
 
-        It may be a chunk of the source, or what a later commit links to, so the work is planned
-        again. Damage is rare, and passes over the work are at most as many as files are damaged.
-
-        Raises:
-            DamagedError: the file was removed before, and written again.
+        The error is raised if it was removed before, and written again.
         """
         path = error.path
         if path is None or path in self.removed:

@@ -48,16 +48,12 @@ from .report import NEW_ROW, AuditLog
 
 
 class StepResult(NamedTuple):
-    """What a step did to some rows."""
-
     change: Change  # to the rows
     rows_in: int  # rows before the step
     seconds: float = 0.0  # that the operator took
 
 
 class AppliedStep(NamedTuple):
-    """A step, the frame before it, what it did, and the frame after it."""
-
     step: Step
     before: Frame
     result: StepResult

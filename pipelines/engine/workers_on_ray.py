@@ -40,10 +40,8 @@ _WAIT_S = 5.0
 
 
 class OfNode(NamedTuple):
-    """What a function returned on one node."""
-
     node: str  # its host name and address, for messages
-    value: Any  # what the function returned
+    value: Any  # what a function returned there
 
 
 def on_each_node(function: Callable[..., Any], *arguments: Any) -> list[OfNode]:
@@ -73,15 +71,8 @@ def on_each_node(function: Callable[..., Any], *arguments: Any) -> list[OfNode]:
 
 
 def nodes_that_cannot_read(folder: AnyPath) -> list[str]:
-    """The nodes of the connected Ray cluster that do not see what is written into a folder.
-
-    Args:
-        folder: one on disk is made where it does not exist; one of an object store is the same
-            from everywhere.
-
-    Raises:
-        OSError: this process cannot write into the folder.
-    """
+    """The nodes of the connected Ray cluster that do not see what is written into a folder, which
+    is made where it does not exist."""
     if isinstance(folder, RemotePath):
         return []
     folder.mkdir(parents=True, exist_ok=True)
@@ -95,11 +86,7 @@ def nodes_that_cannot_read(folder: AnyPath) -> list[str]:
 
 
 def check_shared(folder: AnyPath, what: str) -> None:
-    """Check that all nodes of the connected Ray cluster share a folder.
-
-    Raises:
-        OSError: this process cannot write into it.
-    """
+    """Check that all nodes of the connected Ray cluster share a folder."""
     nodes = nodes_that_cannot_read(folder)
     if nodes:
         others = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
@@ -135,7 +122,7 @@ class _Setup(NamedTuple):
 class _Raised(NamedTuple):
     """An exception of the work, returned instead of raised: Ray would wrap it in a page of text."""
 
-    error: Exception  # the exception
+    error: Exception
     text: str  # its traceback
 
 
@@ -144,13 +131,7 @@ class _WorkerTracebackError(Exception):
 
 
 class RayWorkers(Workers):
-    """`np` tasks of Ray at a time.
-
-    Args:
-        plan: what will be run.
-        address: as in `connected_to_ray`.
-        report_line: called with a line that tells where the run takes place.
-    """
+    """`np` tasks of Ray at a time; `report_line` gets a line about where the run takes place."""
 
     _kind = "Ray worker"
 
@@ -240,11 +221,8 @@ def _fetched(reference: Any) -> Callable[[int], Any]:
 
 
 def _check_nodes(plan: Plan, setup: _Setup) -> int:
-    """Check that all nodes of a cluster share the files of a run, and have the code of its steps.
-
-    Returns:
-        How many nodes there are.
-    """
+    """Check that all nodes share the files of a run, and have the code of its steps; how many
+    nodes there are."""
     import ray
 
     check_shared(plan.cache, "the cache")
