@@ -25,9 +25,8 @@ from ...operators.disk import NotAFileError, kind_of, open_file
 from ...operators.kept_rows import open_kept_rows
 from ..dataset.files import check_is_folder, read_file, remove_file, run_folder, write_file
 from ..dataset.remote import AnyPath, RemotePath, to_path
-from .commit import count_retry, counts_retry
 from .finished_export import read_manifest
-from .plan import KEPT
+from .plan import KEPT, count_retry, counts_retry
 
 # --- Who uses a cache: runs share it, and removing results needs it alone -------------
 # An object store knows no locks. Runs share a cache there all the same: a commit that is there

@@ -30,9 +30,8 @@ from ...operators.operator import interleave, split
 from ..dataset.files import read_checked, write_checked
 from ..dataset.remote import AnyPath
 from ..recipe.steps import Step
-from .commit import load, save
 from .frame import Frame
-from .plan import Plan
+from .plan import Plan, load, save
 from .progress import Progress
 from .steps import (
     StepResult,

@@ -35,9 +35,8 @@ from ..dataset.remote import AnyPath
 from ..dataset.write import writer
 from ..notebook import bars, beside, cell, shown_name
 from ..recipe.recipe import Recipe
-from .conditional_step import own_columns
+from .conditional_step import MatchLog, own_columns
 from .frame import Frame
-from .match_log import MatchLog
 
 
 class ColumnFigures(TypedDict, total=False):

@@ -32,10 +32,9 @@ from ...operators.kept_rows import KeptRows, open_kept_rows
 from ...operators.logs import logger
 from ...operators.operator import RowsOfChunk, concatenate
 from ..recipe.steps import Step
-from .commit import arrow_stream, as_table, of_table, save
 from .conditional_step import matching
 from .frame import Frame
-from .plan import Plan, kept_folder
+from .plan import Plan, arrow_stream, as_table, kept_folder, of_table, save
 from .progress import StepProgress
 from .retry_missing import failed_rows
 from .steps import (

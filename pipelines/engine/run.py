@@ -37,13 +37,12 @@ from ..recipe.columns import checked_schema, group_warnings
 from ..recipe.recipe import Recipe, dump
 from ..recipe.steps import Step, server_warnings, weight_warnings
 from .cache import use_cache
-from .commit import save
 from .conditional_step import matching
 from .dataset_step import run_dataset_step, write_digest
 from .export import check_may_write, write_parts
 from .finished_export import Hold, finished_report, placed, recipe_mark, sign, sole_writer
 from .frame import NO_GROUP_STARTS, GroupStarts
-from .plan import Plan, check_chunk_rows, default_chunk_rows, kept_folder
+from .plan import Plan, check_chunk_rows, default_chunk_rows, kept_folder, save
 from .progress import Progress
 from .report import Report
 from .resumable_step import run_resumable

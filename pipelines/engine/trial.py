@@ -32,8 +32,8 @@ from ..dataset.read import Dataset, place_of
 from ..dataset.write import writer
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step, gives_responses
+from .conditional_step import MatchLog, unmatched_lines
 from .frame import Frame, GroupStarts, check_contiguous
-from .match_log import MatchLog, unmatched_lines
 from .steps import apply_steps, identity_lines, iterate_steps, prefix_errors_with_step
 
 _SHOWN = 40
