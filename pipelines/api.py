@@ -169,7 +169,6 @@ class Result(_ResultRows):
         return f"{self.report}\n{table}; decisions: {self.decisions.num_rows:,} rows"
 
     def _repr_html_(self) -> str:
-        """The funnel, plots and the names of the columns, as a notebook shows them."""
         report, rows = self.report, f"{self.table.num_rows:,} rows"
         funnel = report.funnel_table()
         columns = paragraph(f"table: {rows} of {listed_names(self.table.column_names)}")

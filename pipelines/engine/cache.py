@@ -69,7 +69,6 @@ def _locked(cache: AnyPath, kind: int) -> Iterator[None]:
 
 
 def is_cache(folder: AnyPath) -> bool:
-    """Whether rejuice has made a folder as a cache."""
     return _content_of(folder / _TAG) == _TAGGED
 
 
@@ -109,8 +108,6 @@ _CHUNK = re.compile(r"\d{6}[.]arrow")
 
 
 class CacheEntry(NamedTuple):
-    """A folder of a cache."""
-
     path: Path  # the folder
     kind: CacheKind  # `samples` are what a resumable operator computed: they cost something
     operator: str  # its name; of a dataset, `source`
@@ -123,8 +120,6 @@ class CacheEntry(NamedTuple):
 
 
 class CacheUse(NamedTuple):
-    """A run that uses a cache."""
-
     export: AnyPath  # its export
     # names of the folders that it uses; None: its manifest is gone or damaged
     folders: frozenset[str] | None
@@ -216,15 +211,12 @@ def _kind(match: re.Match[str]) -> CacheKind:
 
 
 class Removal(NamedTuple):
-    """What of a cache is to be removed."""
-
     removed: Sequence[CacheEntry]  # these
     # samples and scores that stay, though they were named: they cost something
     kept: Sequence[CacheEntry] = ()
 
 
 def select_unused(cache: Path, *, samples: bool) -> Removal:
-    """What no finished run uses."""
     every = cache_entries(cache)
     _check_runs_are_known(cache)
     return Removal([e for e in every if not e.exports and (samples or e.kind != "samples")])

@@ -57,7 +57,6 @@ def matching_rows(operator: Operator, frame: Frame) -> _RowNumbers:
 
 
 def matching(operator: Operator, frame: Frame) -> Frame:
-    """The rows that the condition of an operator matches; all, where it has none."""
     if operator.where is None:
         return frame
     return frame.after(Change(parents=matching_rows(operator, frame)))
@@ -235,24 +234,15 @@ class _PathLog:
 
 
 def unmatched_lines(steps: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield a line for each step whose condition has matched no row.
-
-    Args:
-        steps: the name of each and, where no row matches, why.
-    """
+    """A line for each step whose condition has matched no row, given its name and why."""
     return (f"{name}: {why}" for name, why in steps if why)
 
 
 @dataclass
 class MatchLog:
-    """What the condition of a step matches.
+    """What the condition of a step matches."""
 
-    Attributes:
-        rows: before the step.
-        matched: those that match.
-    """
-
-    rows: int = 0
+    rows: int = 0  # before the step
     matched: int = 0
     paths: dict[str, _PathLog] = field(default_factory=dict)
 
@@ -271,7 +261,6 @@ class MatchLog:
         return found
 
     def merge(self, other: MatchLog) -> None:
-        """Add another part."""
         self.rows += other.rows
         self.matched += other.matched
         for path, each in other.paths.items():
@@ -281,14 +270,7 @@ class MatchLog:
                 self.paths[path] = each
 
     def why_none(self) -> str:
-        """Why no row matches; empty where one does, or where that is nothing unusual.
-
-        It is one line, and what values have that cannot be seen is escaped.
-
-        Example:
-            >>> log.why_none()
-            "`where` matches none of 8 rows: source is x in no row, but a 8"
-        """
+        """Why no row matches, in a line; empty where one does, or that is nothing unusual."""
         if self.matched or not self.rows:
             return ""
         nowhere = {path: each for path, each in self.paths.items() if not each.matched}

@@ -67,8 +67,6 @@ class ExportSlice(NamedTuple):
 
 
 class ExportPart(NamedTuple):
-    """A file of an export."""
-
     number: int | None  # from 0; None: it is the only one, as the recipe names it
     slices: tuple[ExportSlice, ...]  # its rows, in order
 
@@ -78,7 +76,6 @@ class ExportPart(NamedTuple):
 
 
 def one_part(chunks: int) -> ExportPart:
-    """All rows of so many chunks in one file."""
     return ExportPart(None, tuple(ExportSlice(chunk, 0, None, True) for chunk in range(chunks)))
 
 
@@ -116,8 +113,6 @@ def cut_parts(sizes: Sequence[NDArray[np.int64]], most: int) -> list[ExportPart]
 
 
 class Outline(NamedTuple):
-    """The parts of an export, and the schema of each of them."""
-
     parts: list[ExportPart]
     schema: pa.Schema
 
@@ -302,7 +297,6 @@ def _check_run_folder_is_free(export_path: AnyPath) -> None:
 
 
 def check_may_replace_export(recipe: Recipe, export_path: AnyPath) -> None:
-    """Refuse to replace a file that this recipe did not make."""
     mark = recipe_mark(recipe)
     if not export_path.exists() or unfinished_made_by(export_path) == mark:
         return

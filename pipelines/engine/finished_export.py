@@ -179,16 +179,12 @@ _NOT_COMPARED = ("dataset_path",)
 
 
 class FileState(NamedTuple):
-    """What a file holds."""
-
     size: int  # bytes
     mtime_ns: int  # when it was written
     xxh3: str  # of its content; in an object store, which changes no file, it is empty
 
 
 class Manifest(NamedTuple):
-    """What a finished run has written."""
-
     key: str  # of the run, see `run_key`
     made_by: str  # the recipe that was run, see `recipe_mark`
     cache: str  # the folder with its commits

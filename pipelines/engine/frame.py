@@ -130,8 +130,6 @@ def _chunked(column: Any) -> pa.ChunkedArray:
 
 
 class GroupStarts(NamedTuple):
-    """Where the groups of a part of a dataset start."""
-
     hashes_G: NDArray[np.uint64]  # uint64, a hash of each group's `prompt_id`
     rows_G: NDArray[np.int64]  # int64, its first row in the dataset, from 0
 

@@ -55,7 +55,6 @@ _COLUMN_BYTES = 2**31 - 1
 
 
 def default_chunk_rows(operators: Iterable[Operator]) -> int:
-    """Rows per chunk for some steps, unless the user says otherwise."""
     every = list(operators)
     if any(operator.asks_server for operator in every):
         return REQUEST_CHUNK_ROWS
@@ -308,7 +307,6 @@ def as_table(commit: StepResult) -> pa.Table:
 
 
 def of_table(table: pa.Table) -> StepResult:
-    """The commit of which `as_table` made a table."""
     schema_meta = table.schema.metadata
     meta = json.loads(schema_meta[_META])
     rows = np.frombuffer(schema_meta[b"dropped_rows"], "<i4")
@@ -363,7 +361,6 @@ class Retries(NamedTuple):
 
     @classmethod
     def of(cls, folder: AnyPath) -> Retries:
-        """What the folder of a step says."""
         last = {"missing": 0, "dropped": 0}
         for path in folder.glob("retry-*"):
             if match := _RETRY.fullmatch(path.name):

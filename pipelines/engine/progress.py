@@ -35,12 +35,10 @@ class StepProgress:
         self._show(self)
 
     def find(self, rows: int) -> None:
-        """Count rows that were found in the cache."""
         self.found += rows
         self._show(self)
 
     def sample(self, tokens: int) -> None:
-        """Count tokens that were sampled for rows under way."""
         self.now = time.monotonic()
         self.tokens += tokens
         if self.tokens == tokens:

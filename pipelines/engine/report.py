@@ -146,11 +146,9 @@ class Report(BaseModel):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """The funnel as a notebook shows it."""
         return self.funnel_table() + beside(self.rows_plot())
 
     def funnel_table(self) -> str:
-        """The funnel as an HTML table, a row for each step."""
         numbers = ("rows in", "added", "dropped", "rows out", "seconds")
         head = [cell("step", "th"), *(cell(n, "th", right=True) for n in numbers)]
         lines = [[*head, cell("drop reasons", "th")]]
@@ -475,7 +473,6 @@ class StepLog:
         return pa.concat_tables([DECISIONS.empty_table(), *found])
 
     def report(self, *, cached: bool = False, retried: int = 0) -> StepReport:
-        """The step's line of the funnel."""
         return StepReport(
             step=self.step,
             rows_in=self.rows_in,
@@ -495,14 +492,11 @@ class StepLog:
         )
 
 
+@dataclass
 class AuditLog:
-    """The logs of some steps, by name."""
-
-    def __init__(self) -> None:
-        self.steps: dict[str, StepLog] = {}
+    steps: dict[str, StepLog] = field(default_factory=dict)  # by name
 
     def step(self, name: str) -> StepLog:
-        """The log of a step; empty if there is none yet."""
         return self.steps.setdefault(name, StepLog(name))
 
     def merge(self, other: AuditLog) -> None:

@@ -126,7 +126,6 @@ class _OpenRows:
         self.retries, self.types = self.plan.retries(self.step), RowTypes(self.operator)
 
     def run(self) -> None:
-        """Compute and commit all chunks."""
         with attribute_operator_errors(self.operator):
             results = self.operator.process_chunks(self._opened())
         since = time.perf_counter()
@@ -150,7 +149,6 @@ class _OpenRows:
             raise OperatorError(f"{self.operator.name()} {found}")
 
     def _opened(self) -> Iterator[RowsOfChunk]:
-        """What is to be computed of the chunks."""
         given, committed = count(), self.plan.committed_chunks(self.step)
         for number, size in enumerate(self.sizes):
             if number in committed:
@@ -177,7 +175,6 @@ class _OpenRows:
         return _Chunk(number, table, keys, lacking), kept
 
     def _frame(self, chunk: int) -> Frame:
-        """The rows of a chunk that the step is about."""
         return matching(self.operator, self.plan.frame_before(chunk, self.step))
 
     def _keys(self, table: pa.Table) -> list[tuple[bytes, bytes]]:
@@ -242,7 +239,6 @@ class _OpenRows:
         self.task(1)
 
     def _commit(self, chunk: _Chunk, kept: Mapping[bytes, bytes] | None = None) -> None:
-        """Write what was done to all rows of a chunk."""
         for row, result in chunk.dropped.items():
             self._keep(chunk.keys[row][0], result)
         n, kept = len(chunk.keys), self._kept(chunk.keys) if kept is None else kept
@@ -271,7 +267,6 @@ class _OpenRows:
 
 
 def row_keys(table: pa.Table) -> list[bytes]:
-    """A hash of each row's content."""
     texts = (json.dumps(row, default=repr, sort_keys=True) for row in table.to_pylist())
     return [xxhash.xxh3_128_digest(text.encode()) for text in texts]
 

@@ -50,7 +50,6 @@ from .retry_missing import computed_again, count_failed, retry_dropped, step_to_
 from .steps import identity_lines, prefix_errors_with_step, run_step
 from .trial import check_prompts, unmatched_warnings
 from .workers import LocalWorkers, Workers
-from .workers_on_ray import RayWorkers
 
 RunEngine = Literal["local", "ray"]
 
@@ -145,9 +144,10 @@ class Run:
 
     @cached_property
     def workers(self) -> Workers:
-        """The workers, from the first time on that they are needed."""
         if self.cluster is None:
             return self.opened.enter_context(LocalWorkers(self.plan))
+        from .workers_on_ray import RayWorkers
+
         workers = RayWorkers(self.plan, self.cluster, self.progress.tell)
         return self.opened.enter_context(workers)
 
@@ -216,7 +216,6 @@ class Run:
         self.has_retried = True
 
     def run_stage(self, steps: Sequence[Step]) -> None:
-        """Compute and commit what is missing of a stage, chunk by chunk."""
         last = steps[-1]
         if isinstance(last.operator, ResumableOperator):
             self.run_resumable(last, last.operator)
@@ -284,7 +283,6 @@ class Run:
         return report
 
     def check_contiguous(self, parts: Sequence[GroupStarts]) -> None:
-        """Check that the rows of each prompt are next to each other in the dataset."""
         try:
             check_prompts(self.recipe, parts, self.plan.source.place)
         except DataError as error:

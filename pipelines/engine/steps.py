@@ -92,7 +92,6 @@ def run_step(
 def iterate_steps(
     steps: Sequence[Step], frame: Frame, run: RunStep = run_step
 ) -> Iterator[AppliedStep]:
-    """Apply steps one after the other, and stop at each."""
     for step in steps:
         result = run(step, frame)
         after = frame.after(result.change)
@@ -108,7 +107,6 @@ def apply_steps(
     log: AuditLog | None = None,
     first_row: int = 0,
 ) -> Frame:
-    """The frame after some steps."""
     for step in steps:
         change, _, seconds = run(step, frame)
         if log is not None:

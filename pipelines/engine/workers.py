@@ -23,7 +23,6 @@ from typing import Any, ClassVar, TypeVar
 from typing_extensions import Self
 
 from ...operators import EngineError
-from ...operators.functions.pool import close_pools, stop_pools
 from ...operators.registry import load_file
 from ...operators.workers import exit_with_parent, limit_cores, usable_cores
 from ..recipe.steps import Step
@@ -136,6 +135,8 @@ class LocalWorkers(Workers):
 
     def __exit__(self, *exception: object) -> None:
         if self._threads:
+            from ...operators.functions.pool import close_pools, stop_pools  # It loads asyncio.
+
             if exception[0] is not None:  # As after Ctrl-C: what they do is of no use any more.
                 stop_pools()
             self._threads.shutdown(wait=True, cancel_futures=True)
@@ -180,6 +181,8 @@ class LocalWorkers(Workers):
 
 def _start_processes(count: int, files: Sequence[Path]) -> Any:
     from loky import ProcessPoolExecutor
+
+    from ...operators.functions.pool import close_pools
 
     close_pools()  # Those of the preflight: each worker has pools of its own.
     cores = max(1, usable_cores() // count)

@@ -191,7 +191,6 @@ class RayWorkers(Workers):
 
 
 def _run(setup: _Setup, shared: list[Any], item: int) -> Any:
-    """Run work on an item, in a process of Ray's."""
     try:
         _set_up(setup)
         return _fetched(shared[0])(item)
