@@ -75,10 +75,6 @@ class ExportPart(NamedTuple):
         return f"{stem}{suffix}" if self.number is None else f"{stem}-{self.number:05d}{suffix}"
 
 
-def one_part(chunks: int) -> ExportPart:
-    return ExportPart(None, tuple(ExportSlice(chunk, 0, None, True) for chunk in range(chunks)))
-
-
 def cut_parts(sizes: Sequence[NDArray[np.int64]], most: int) -> list[ExportPart]:
     """The parts of an export: at least one, where a reader finds the columns."""
     rows = np.array([int(sizes_G.sum()) for sizes_G in sizes], np.int64)
@@ -133,7 +129,8 @@ def outline(plan: Plan, workers: Workers) -> Outline:
     if is_folder(head.export_path):
         parts = cut_parts([each.sizes_G for each in chunks], head.max_rows_per_file)
     else:
-        parts = [one_part(len(chunks))]
+        slices = (ExportSlice(chunk, 0, None, True) for chunk in range(len(chunks)))
+        parts = [ExportPart(None, tuple(slices))]
     before = written_of(head.dataset_spec)
     written = before.columns.union(*(each.written for each in chunks))
     schema = _schema(head, [each.schema for each in chunks])

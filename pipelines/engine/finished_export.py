@@ -131,14 +131,6 @@ def placed(hold: Hold, made_by: str) -> Iterator[RunPlace]:
             remove_folder(marker.parent)
 
 
-def written_files(export: AnyPath) -> list[AnyPath]:
-    """All files of a run that is in place, but for its manifest."""
-    folder = run_folder(export)
-    rows = [*parts_of(export), export / PARTS_LIST] if is_folder(export) else [export]
-    about = [folder / name for name in ("recipe.yaml", "report.json")]
-    return [*rows, *about, *decision_files(folder)]
-
-
 def _put_in_place(marker: Path, export: Path) -> None:
     """Move the files of a complete run where they belong, the rows last."""
     made, final = marker.parent / export_name(export), Path(str(run_folder(export)))
@@ -269,10 +261,12 @@ def describe(
 
 def sign(plan: Plan, hold: Hold) -> None:
     """Write the manifest of a run all of whose other files are in place."""
-    export = plan.recipe.head.export_path
-    files = _states(export.parent, written_files(export))
+    export, folder = plan.recipe.head.export_path, run_folder(plan.recipe.head.export_path)
+    rows = [*parts_of(export), export / PARTS_LIST] if is_folder(export) else [export]
+    about = [folder / name for name in ("recipe.yaml", "report.json")]
+    files = _states(export.parent, (*rows, *about, *decision_files(folder)))
     hold.check()
-    write_manifest(run_folder(export), manifest_of(plan, files))
+    write_manifest(folder, manifest_of(plan, files))
 
 
 def write_manifest(folder: AnyPath, manifest: Manifest) -> None:

@@ -9,7 +9,7 @@ files (`rejuice run`), which is why both give the same rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -108,7 +108,10 @@ class Frame:
         layers = self._layers if rows is None else tuple(x.take(rows) for x in self._layers)
         home = {name: at for name, at in self._home.items() if name not in change.without}
         if change.columns:
-            columns = {name: _chunked(column) for name, column in change.columns.items()}
+            columns = {
+                name: column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+                for name, column in change.columns.items()
+            }
             kept = rows if change.parents is None else None
             home.update(dict.fromkeys(columns, len(layers)))
             layers = (*layers, _Layer.of(columns, kept))
@@ -120,10 +123,6 @@ class Frame:
         if name not in self._taken:
             self._taken[name] = self._layers[self._home[name]].column(name)
         return self._taken[name]
-
-
-def _chunked(column: Any) -> pa.ChunkedArray:
-    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
 
 
 # --- Where groups start, to refuse a prompt whose rows are not contiguous -------------

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 from typing_extensions import TypedDict
 
@@ -526,15 +525,12 @@ def decisions(frame: Frame, change: Change, step: str, first_row: int = 0) -> pa
         if name in frame.column_names
     ]
     if not ids or ids[-1].null_count:
-        ids.append(_row_numbers(dropped.source_rows, first_row))
+        places = pa.array(dropped.source_rows + first_row + 1, mask=dropped.source_rows < 0)
+        named = pc.binary_join_element_wise("row", places.cast(pa.string()), " ")
+        ids.append(pc.coalesce(named, NEW_ROW))
     steps = pa.repeat(pa.scalar(step), len(rows))
     reasons = change.reasons.drop_null()
     return pa.table([pc.coalesce(*ids), steps, reasons], schema=DECISIONS)
-
-
-def _row_numbers(source_rows: NDArray[np.int64], first_row: int) -> pa.Array:
-    rows = pa.array(source_rows + first_row + 1, mask=source_rows < 0).cast(pa.string())
-    return pc.coalesce(pc.binary_join_element_wise("row", rows, " "), NEW_ROW)
 
 
 # --- The decisions of a run on file: Parquet, in the folder of each step --------------

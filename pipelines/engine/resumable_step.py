@@ -98,7 +98,9 @@ class _Chunk:
     """A chunk of which rows are being computed."""
 
     number: int
-    table: pa.Table  # the rows that the operator reads
+    frame: Frame  # before the step
+    own: Frame  # its rows that the step is about
+    table: pa.Table  # what the operator reads of these
     # of each row, its own key, and that of the first row of the chunk that is equal
     keys: Sequence[tuple[bytes, bytes]]
     lacking: set[int]  # rows to compute
@@ -140,7 +142,13 @@ class _OpenRows:
                 found = f"finished row {row}, which it was not asked for"
                 raise OperatorError(f"{self.operator.name()} {found}")
             seconds, since = time.perf_counter() - since, time.perf_counter()
-            self._finish(chunk, row, StepResult(self._checked(chunk, row, change), 1, seconds))
+            result = StepResult(self._checked(chunk, row, change), 1, seconds)
+            chunk.lacking.remove(row)
+            if result.change.drops_all():
+                chunk.dropped[row] = result
+            else:
+                self._keep(chunk.keys[row][0], result)
+            self.task(1)
             if not chunk.lacking:
                 del self.given[number]
                 self._commit(chunk)
@@ -168,14 +176,13 @@ class _OpenRows:
 
     def _read(self, number: int) -> tuple[_Chunk, dict[bytes, bytes]]:
         """A chunk, which of its rows have to be computed, and what is kept of the others."""
-        table = read_columns(self.operator, self._frame(number))
+        frame = self.plan.frame_before(number, self.step)
+        own = matching(self.operator, frame)
+        table = read_columns(self.operator, own)
         keys = self._keys(table)
         kept = self._kept(keys)
-        lacking = {row for row, own in enumerate(keys) if kept.keys().isdisjoint(own)}
-        return _Chunk(number, table, keys, lacking), kept
-
-    def _frame(self, chunk: int) -> Frame:
-        return matching(self.operator, self.plan.frame_before(chunk, self.step))
+        lacking = {row for row, known in enumerate(keys) if kept.keys().isdisjoint(known)}
+        return _Chunk(number, frame, own, table, keys, lacking), kept
 
     def _keys(self, table: pa.Table) -> list[tuple[bytes, bytes]]:
         """The keys of each row, see `_Chunk`; where no other has its result, it is of its place."""
@@ -228,15 +235,7 @@ class _OpenRows:
             return self.types.check(without_dictionaries(checked(self.operator, change, 1)))
         except OperatorError as error:
             first_row = self.plan.source.first_row(chunk.number)
-            raise located_at(error, self._frame(chunk.number), row, first_row) from None
-
-    def _finish(self, chunk: _Chunk, row: int, result: StepResult) -> None:
-        chunk.lacking.remove(row)
-        if result.change.drops_all():
-            chunk.dropped[row] = result
-        else:
-            self._keep(chunk.keys[row][0], result)
-        self.task(1)
+            raise located_at(error, chunk.own, row, first_row) from None
 
     def _commit(self, chunk: _Chunk, kept: Mapping[bytes, bytes] | None = None) -> None:
         for row, result in chunk.dropped.items():
@@ -260,9 +259,8 @@ class _OpenRows:
             change = checked(self.operator, change, n)
         else:
             change = apply_operator(self.operator, chunk.table, 0)
-        frame = self.plan.frame_before(chunk.number, self.step)
         seconds = sum(result.seconds for result in results)
-        whole = whole_result(self.step, frame, change, seconds=seconds)
+        whole = whole_result(self.step, chunk.frame, change, seconds=seconds)
         save(self.plan.path(self.step, chunk.number), whole)
 
 

@@ -47,16 +47,10 @@ class Workers(ABC):
     def map(
         self, steps: Sequence[Step], work: Callable[[int], T], count: int
     ) -> Iterator[tuple[int, T]]:
-        """Numbers and results as they finish; few are submitted at a time.
+        """Numbers below `count`, and what the work gives for each, as they finish.
 
-        Args:
-            steps: those that are still to be run.
-            work: called with each number below `count`. It and its results can be pickled. It may
-                be called again with the same number, where a worker has died.
-            count: how many there are.
-
-        Raises:
-            Exception: what the work raised.
+        Few are submitted at a time. The work and its results can be pickled; it may be called again
+        with the same number, where a worker has died. `steps` are those that are still to be run.
         """
         submit = self._submit(steps, work)
         todo, deaths = iter(range(count)), Counter[int]()
