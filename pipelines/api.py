@@ -229,10 +229,10 @@ def run(
         raise RecipeError(f"chunk_rows is {chunk_rows}", "give 1 or more, or None")
     quiet_libraries()
     recipe = recipe.offline()
-    located, folder = _on_disk(recipe)
-    with _errors_of(recipe, located, folder):
+    finished = _on_disk(recipe)
+    with finished.errors_in_python(remove=True):
         report = run_to_export(
-            located,
+            finished.recipe,
             overwrite=overwrite,
             retry_dropped=retry_dropped,
             retry_missing=retry_missing,
@@ -243,7 +243,7 @@ def run(
             engine=engine,
             ray_address=ray_address,
         )
-        result = _result(recipe, located, folder, report)
+        result = _result(finished, report)
     if not allow_empty:
         _check_not_empty(recipe, result)
     return result
@@ -279,19 +279,24 @@ class _FinishedRun(NamedTuple):
         return text if self.has_export else text.replace(str(self.export), "the result's table")
 
     @contextmanager
-    def errors_in_python(self) -> Iterator[None]:
+    def errors_in_python(self, *, remove: bool = False) -> Iterator[None]:
         """Keep names of temporary files out of errors, and name options as they are here."""
         try:
             yield
-        except DataError as error:
+        except BaseException as error:
+            if remove and self.folder is not None:
+                self.folder.remove()  # Now: a notebook keeps its last error, and its frames.
+            if not isinstance(error, RejuiceError):
+                raise
+            found, where = self.in_python(error.found), self.in_python(error.where)
             right = self.in_python(error.right).replace("--output", "output")
-            raise DataError(self.in_python(error.found), right, where=error.where) from None
+            raise type(error)(found, right, where=where) from error.__cause__
 
 
-def _on_disk(recipe: Recipe) -> tuple[Recipe, _TemporaryFolder | None]:
-    """The recipe with paths for what it has none of, its table or an export, in a folder."""
+def _on_disk(recipe: Recipe) -> _FinishedRun:
+    """A recipe with paths for what it has none of, its table or an export, in a folder."""
     if recipe.table is None and recipe.has_export:
-        return recipe, None
+        return _FinishedRun(recipe, None, True, None)
     folder = _TemporaryFolder()
     head: dict[str, Any] = {}
     if recipe.table is not None:
@@ -301,7 +306,9 @@ def _on_disk(recipe: Recipe) -> tuple[Recipe, _TemporaryFolder | None]:
     if not recipe.has_export:
         head["export_path"] = folder.path / "export.arrow"
     # Without the table, which workers would be sent with each chunk.
-    return recipe.replace(head=recipe.head.model_copy(update=head), table=None), folder
+    located = recipe.replace(head=recipe.head.model_copy(update=head), table=None)
+    table = None if recipe.table is None else str(located.head.dataset_spec)
+    return _FinishedRun(located, table, recipe.has_export, folder)
 
 
 def _check_not_empty(recipe: Recipe, result: Result) -> None:
@@ -315,28 +322,25 @@ def _check_not_empty(recipe: Recipe, result: Result) -> None:
         raise empty from None
 
 
-def _result(
-    recipe: Recipe, located: Recipe, folder: _TemporaryFolder | None, report: Report
-) -> Result:
-    export = located.head.export_path
+def _result(finished: _FinishedRun, report: Report) -> Result:
+    recipe, export = finished.recipe, finished.export
     run = run_folder(export)
     # In the order of the steps; their files may be removed.
-    decisions = [read_decisions(run / step.label) for step in located.steps]
-    named = {} if recipe.table is None else {"dataset_path": _TABLE}
-    if not recipe.has_export:
+    decisions = [read_decisions(run / step.label) for step in recipe.steps]
+    named = {} if finished.table is None else {"dataset_path": _TABLE}
+    if not finished.has_export:
         named["export_path"] = ""
     if named:
         described = Report.read(export).model_copy(update=named)
-        describe(export, described, dump(located.absolute() | named))
-    rows = _ResultRows(
-        table=exported_rows(export, mapped=False),
-        decisions=pa.concat_tables([DECISIONS.empty_table(), *decisions]),
-        report=report.model_copy(update=named),
-    )
-    table = None if recipe.table is None else str(located.head.dataset_spec)
+        describe(export, described, dump(recipe.absolute() | named))
     if isinstance(run, Path):
-        located = located.replace(path=run / "recipe.yaml")  # The page shows it.
-    return Result(*rows, _FinishedRun(located, table, recipe.has_export, folder))
+        recipe = recipe.replace(path=run / "recipe.yaml")  # The page shows it.
+    return Result(
+        exported_rows(export, mapped=False),
+        pa.concat_tables([DECISIONS.empty_table(), *decisions]),
+        report.model_copy(update=named),
+        finished._replace(recipe=recipe),
+    )
 
 
 _BINS = 20
@@ -359,18 +363,3 @@ def _plots(table: pa.Table, report: Report) -> Iterator[str]:
     written = [step.columns["verdict"] for step in report.steps if "verdict" in step.columns]
     if verdicts := written[-1].get("counts") if written else None:
         yield bars("verdicts", Counter(verdicts).most_common())
-
-
-@contextmanager
-def _errors_of(recipe: Recipe, located: Recipe, folder: _TemporaryFolder | None) -> Iterator[None]:
-    """Remove what is temporary after an error, and keep its name out of the message."""
-    try:
-        yield
-    except BaseException as error:
-        if folder is not None:
-            folder.remove()  # Now: a notebook keeps its last error, and what is in its frames.
-        if recipe.table is None or not isinstance(error, RejuiceError):
-            raise
-        path = str(located.head.dataset_spec)
-        found, where = (text.replace(path, _TABLE) for text in (error.found, error.where))
-        raise type(error)(found, error.right, where=where) from error.__cause__

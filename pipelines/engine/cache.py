@@ -151,15 +151,10 @@ def runs_of(cache: Path) -> list[CacheUse]:
 
 
 def _check_is_cache(cache: Path) -> None:
-    if not cache.is_dir():
-        raise DataError(
-            f"there is no cache in {cache}", "give the recipe of a run, or its cache folder"
-        )
     if not is_cache(cache):
-        raise DataError(
-            f"{cache} is no cache of rejuice: it has no file {_TAG}",
-            "give the recipe of a run, or its cache folder",
-        )
+        found = f"{cache} is no cache of rejuice: it has no file {_TAG}"
+        found = found if cache.is_dir() else f"there is no cache in {cache}"
+        raise DataError(found, "give the recipe of a run, or its cache folder")
 
 
 def _entry(path: Path, runs: Sequence[CacheUse]) -> CacheEntry | None:

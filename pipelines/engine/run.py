@@ -18,7 +18,6 @@ from functools import cached_property, partial
 from typing import Literal
 
 from ...operators import (
-    DataError,
     EngineError,
     PromptTemplateMapper,
     RecipeError,
@@ -237,7 +236,7 @@ class Run:
             for chunk, groups in self.workers.map(todo, work, chunks):
                 found[chunk] = groups
                 (task.find if chunk in in_cache else task)(plan.source.rows[chunk])
-        self.check_contiguous([found[chunk] for chunk in sorted(found)])
+        check_prompts(self.recipe, [found[n] for n in sorted(found)], plan.source.place)
         if needs_digest:
             run_dataset_step(plan, last, self.workers, self.progress)
 
@@ -251,7 +250,7 @@ class Run:
             if step.number == 1:
                 found.append(GroupStarts.of(frame, plan.source.first_row(chunk)))
         if found:  # Before anything is paid for.
-            self.check_contiguous(found)
+            check_prompts(self.recipe, found, plan.source.place)
         with (
             self.progress.task(step.name, sum(sizes)) as task,
             listening(task.sample),
@@ -281,12 +280,6 @@ class Run:
             report.write(place.folder)
         sign(plan, hold)
         return report
-
-    def check_contiguous(self, parts: Sequence[GroupStarts]) -> None:
-        try:
-            check_prompts(self.recipe, parts, self.plan.source.place)
-        except DataError as error:
-            raise error.at(str(self.recipe.head.dataset_spec)) from None
 
     # A resumable step that may find all of its results, from an earlier run or in a cache of its
     # own, may need no server. It is checked only where rows before it are computed that it cannot

@@ -49,19 +49,20 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
     """Lines about what the first rows show that is worth a look."""
     steps = list(takewhile(_is_tried, recipe.steps))
     lines, frame = list[str](), Frame.of(dataset.first_rows)
+    grouped = any(step.operator.scope is not Scope.ROW for step in recipe.steps)
     try:
         for applied in iterate_steps(steps, frame):
             frame = applied.after
             if isinstance(applied.step.operator, PromptTemplateMapper):
                 lines += _of_references(recipe, applied.step, applied.before.table(), frame)
                 lines += identity_lines(recipe, applied.step, applied.before, frame)
-        if any(step.operator.scope is not Scope.ROW for step in recipe.steps):
-            whole = dataset.is_small()
-            made = apply_steps(steps, Frame.of(dataset.table())) if whole else frame
-            files = [(str(file), table.num_rows) for file, table in dataset.first_tables]
-            check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: place_of(row, files))
+        is_whole = grouped and dataset.is_small()
+        made = apply_steps(steps, Frame.of(dataset.table())) if is_whole else frame
     except RejuiceError as error:
         raise error.at(str(dataset.spec)) from None
+    if grouped:
+        files = [(str(file), table.num_rows) for file, table in dataset.first_tables]
+        check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: place_of(row, files))
     _try_to_write(recipe, frame)
     return [*lines, *_of_sources(recipe, dataset.first_rows)]
 
@@ -86,7 +87,7 @@ def check_prompts(
         if is_column and any(map(gives_responses, operators)):  # Else a row is one of its prompt's.
             step = f"exact_deduplicator: {{column: {column}, within: all}}"
             right = f"keep one of them by the first step `{step}`, or {right}"
-        raise DataError(error.found, right) from None
+        raise DataError(error.found, right, where=str(recipe.head.dataset_spec)) from None
 
 
 def unmatched_warnings(recipe: Recipe) -> Iterator[str]:

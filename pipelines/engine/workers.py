@@ -152,16 +152,15 @@ class LocalWorkers(Workers):
         # Workers, which are started below, inherit the mask: Ctrl-C is the parent's to handle.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            if self._processes is None:
-                self._processes = _start_processes(self._count, self._files)
+            self._processes = self._processes or _start_processes(self._count, self._files)
             future: Future[T] = self._processes.submit(work, item)
+            return future
         except BrokenExecutor:  # A worker has died, and the others were ended.
             self._processes.shutdown(wait=True, kill_workers=True)
-            self._processes = _start_processes(self._count, self._files)
-            future = self._processes.submit(work, item)
+            self._processes = None
+            return self._submit_to_process(work, item)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        return future
 
     def _result(self, future: Future[Any]) -> Any:
         try:

@@ -70,24 +70,18 @@ def on_each_node(function: Callable[..., Any], *arguments: Any) -> list[OfNode]:
     return found
 
 
-def nodes_that_cannot_read(folder: AnyPath) -> list[str]:
-    """The nodes of the connected Ray cluster that do not see what is written into a folder, which
-    is made where it does not exist."""
-    if isinstance(folder, RemotePath):
-        return []
+def check_shared(folder: AnyPath, what: str) -> None:
+    """Check that all nodes of the connected Ray cluster see what is written into a folder."""
+    if isinstance(folder, RemotePath):  # It is the same from everywhere.
+        return
     folder.mkdir(parents=True, exist_ok=True)
     text = uuid.uuid4().hex
     token = folder.absolute() / f".shared-{text}"
     token.write_text(text)
     try:
-        return [node for node, reads in on_each_node(reads_text, token, text) if not reads]
+        nodes = [node for node, reads in on_each_node(reads_text, token, text) if not reads]
     finally:
         token.unlink(missing_ok=True)
-
-
-def check_shared(folder: AnyPath, what: str) -> None:
-    """Check that all nodes of the connected Ray cluster share a folder."""
-    nodes = nodes_that_cannot_read(folder)
     if nodes:
         others = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
         found = f"node {nodes[0]}{others} of the Ray cluster cannot read {what} in {folder}"
