@@ -33,12 +33,10 @@ from .engine.run import run as run_to_export
 from .notebook import (
     bars,
     beside,
-    funnel_table,
     histogram,
     listed_names,
     paragraph,
     quiet_libraries,
-    rows_plot,
 )
 from .recipe.recipe import Recipe, dump
 
@@ -157,7 +155,6 @@ class Result(_ResultRows):
         return Explanation(finished.in_python(text))
 
     def _stored(self) -> tuple[_FinishedRun, Stored]:
-        """The run as it is on file."""
         from .analysis.stored import stored_run
 
         if self._finished is None:
@@ -172,9 +169,8 @@ class Result(_ResultRows):
         return f"{self.report}\n{table}; decisions: {self.decisions.num_rows:,} rows"
 
     def _repr_html_(self) -> str:
-        """The funnel, plots and the names of the columns, as a notebook shows them."""
         report, rows = self.report, f"{self.table.num_rows:,} rows"
-        funnel = funnel_table(report.project_name, report.steps)
+        funnel = report.funnel_table()
         columns = paragraph(f"table: {rows} of {listed_names(self.table.column_names)}")
         return f"{funnel}{beside(*_plots(self.table, report))}{columns}"
 
@@ -233,10 +229,10 @@ def run(
         raise RecipeError(f"chunk_rows is {chunk_rows}", "give 1 or more, or None")
     quiet_libraries()
     recipe = recipe.offline()
-    located, folder = _on_disk(recipe)
-    with _errors_of(recipe, located, folder):
+    finished = _on_disk(recipe)
+    with finished.errors_in_python(remove=True):
         report = run_to_export(
-            located,
+            finished.recipe,
             overwrite=overwrite,
             retry_dropped=retry_dropped,
             retry_missing=retry_missing,
@@ -247,7 +243,7 @@ def run(
             engine=engine,
             ray_address=ray_address,
         )
-        result = _result(recipe, located, folder, report)
+        result = _result(finished, report)
     if not allow_empty:
         _check_not_empty(recipe, result)
     return result
@@ -262,8 +258,6 @@ class _TemporaryFolder:
 
 
 class _FinishedRun(NamedTuple):
-    """What is on file of a run."""
-
     recipe: Recipe  # as it ran
     table: str | None  # the file of its table
     has_export: bool  # that the user wants
@@ -271,7 +265,6 @@ class _FinishedRun(NamedTuple):
 
     @property
     def export(self) -> AnyPath:
-        """What the run wrote."""
         return self.recipe.head.export_path
 
     @property
@@ -282,24 +275,28 @@ class _FinishedRun(NamedTuple):
         return Path("rejuice.html")
 
     def in_python(self, text: str) -> str:
-        """Return a text of a command without names of temporary files."""
         text = text if self.table is None else text.replace(self.table, _TABLE)
         return text if self.has_export else text.replace(str(self.export), "the result's table")
 
     @contextmanager
-    def errors_in_python(self) -> Iterator[None]:
+    def errors_in_python(self, *, remove: bool = False) -> Iterator[None]:
         """Keep names of temporary files out of errors, and name options as they are here."""
         try:
             yield
-        except DataError as error:
+        except BaseException as error:
+            if remove and self.folder is not None:
+                self.folder.remove()  # Now: a notebook keeps its last error, and its frames.
+            if not isinstance(error, RejuiceError):
+                raise
+            found, where = self.in_python(error.found), self.in_python(error.where)
             right = self.in_python(error.right).replace("--output", "output")
-            raise DataError(self.in_python(error.found), right, where=error.where) from None
+            raise type(error)(found, right, where=where) from error.__cause__
 
 
-def _on_disk(recipe: Recipe) -> tuple[Recipe, _TemporaryFolder | None]:
-    """Return the recipe with paths for what it has none of, its table or an export, in a folder."""
+def _on_disk(recipe: Recipe) -> _FinishedRun:
+    """A recipe with paths for what it has none of, its table or an export, in a folder."""
     if recipe.table is None and recipe.has_export:
-        return recipe, None
+        return _FinishedRun(recipe, None, True, None)
     folder = _TemporaryFolder()
     head: dict[str, Any] = {}
     if recipe.table is not None:
@@ -309,7 +306,9 @@ def _on_disk(recipe: Recipe) -> tuple[Recipe, _TemporaryFolder | None]:
     if not recipe.has_export:
         head["export_path"] = folder.path / "export.arrow"
     # Without the table, which workers would be sent with each chunk.
-    return recipe.replace(head=recipe.head.model_copy(update=head), table=None), folder
+    located = recipe.replace(head=recipe.head.model_copy(update=head), table=None)
+    table = None if recipe.table is None else str(located.head.dataset_spec)
+    return _FinishedRun(located, table, recipe.has_export, folder)
 
 
 def _check_not_empty(recipe: Recipe, result: Result) -> None:
@@ -323,36 +322,32 @@ def _check_not_empty(recipe: Recipe, result: Result) -> None:
         raise empty from None
 
 
-def _result(
-    recipe: Recipe, located: Recipe, folder: _TemporaryFolder | None, report: Report
-) -> Result:
-    export = located.head.export_path
+def _result(finished: _FinishedRun, report: Report) -> Result:
+    recipe, export = finished.recipe, finished.export
     run = run_folder(export)
     # In the order of the steps; their files may be removed.
-    decisions = [read_decisions(run / step.label) for step in located.steps]
-    named = {} if recipe.table is None else {"dataset_path": _TABLE}
-    if not recipe.has_export:
+    decisions = [read_decisions(run / step.label) for step in recipe.steps]
+    named = {} if finished.table is None else {"dataset_path": _TABLE}
+    if not finished.has_export:
         named["export_path"] = ""
     if named:
         described = Report.read(export).model_copy(update=named)
-        describe(export, described, dump(located.absolute() | named))
-    rows = _ResultRows(
-        table=exported_rows(export, mapped=False),
-        decisions=pa.concat_tables([DECISIONS.empty_table(), *decisions]),
-        report=report.model_copy(update=named),
-    )
-    table = None if recipe.table is None else str(located.head.dataset_spec)
+        describe(export, described, dump(recipe.absolute() | named))
     if isinstance(run, Path):
-        located = located.replace(path=run / "recipe.yaml")  # The page shows it.
-    return Result(*rows, _FinishedRun(located, table, recipe.has_export, folder))
+        recipe = recipe.replace(path=run / "recipe.yaml")  # The page shows it.
+    return Result(
+        exported_rows(export, mapped=False),
+        pa.concat_tables([DECISIONS.empty_table(), *decisions]),
+        report.model_copy(update=named),
+        finished._replace(recipe=recipe),
+    )
 
 
 _BINS = 20
 
 
 def _plots(table: pa.Table, report: Report) -> Iterator[str]:
-    """Yield plots of a result: rows, rewards or else pass rates, and verdicts."""
-    yield rows_plot(report.steps)
+    yield report.rows_plot()
     names = table.column_names
     title, values = "", np.zeros(0)
     with suppress(DataError):  # Columns of these names may be the user's, and hold something else.
@@ -368,18 +363,3 @@ def _plots(table: pa.Table, report: Report) -> Iterator[str]:
     written = [step.columns["verdict"] for step in report.steps if "verdict" in step.columns]
     if verdicts := written[-1].get("counts") if written else None:
         yield bars("verdicts", Counter(verdicts).most_common())
-
-
-@contextmanager
-def _errors_of(recipe: Recipe, located: Recipe, folder: _TemporaryFolder | None) -> Iterator[None]:
-    """Remove what is temporary after an error, and keep its name out of the message."""
-    try:
-        yield
-    except BaseException as error:
-        if folder is not None:
-            folder.remove()  # Now: a notebook keeps its last error, and what is in its frames.
-        if recipe.table is None or not isinstance(error, RejuiceError):
-            raise
-        path = str(located.head.dataset_spec)
-        found, where = (text.replace(path, _TABLE) for text in (error.found, error.where))
-        raise type(error)(found, error.right, where=where) from error.__cause__

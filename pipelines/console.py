@@ -44,7 +44,6 @@ class Console(console.Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Yield the segments of something; texts as they may be printed."""
         if isinstance(renderable, str):
             renderable = shown(renderable)
         elif isinstance(renderable, Text) and (safe := shown(renderable.plain)) != renderable.plain:
@@ -76,7 +75,7 @@ def tracked(items: Iterable[Item], total: float | None = None) -> Iterable[Item]
 
 
 def figures_table(first: str, *others: str, title: Text | None = None) -> Table:
-    """Return a table without lines: a column of names, and columns of figures on the right."""
+    """A table without lines: a column of names, and columns of figures on the right."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column(first, no_wrap=True)
     for heading in others:
@@ -106,28 +105,16 @@ def plain(value: Any) -> Any:
 
 
 def path_text(path: object) -> str:
-    """Return a path, or several with commas between them, as commands print it.
-
-    Relative where it is below the working directory, otherwise as it is.
-
-    Example:
-        >>> path_text(Path.cwd() / "outputs" / "a.parquet")
-        'outputs/a.parquet'
-    """
+    """A path, or several with commas between them, as commands print it: relative where it is below
+    the working directory."""
     below = re.escape(f"{Path.cwd()}/")
     return re.sub(rf"(^|, ){below}(?=[^,])", r"\1", str(path))
 
 
 def listed(counts: Mapping[str, int]) -> str:
-    """Return how often each value occurs.
-
-    Example:
-        >>> listed({"wrong_answer": 1200, "correct": 3})
-        'wrong_answer 1,200, correct 3'
-    """
+    """`wrong_answer 1,200, correct 3`."""
     return ", ".join(f"{value} {count:,}" for value, count in counts.items())
 
 
 def number_text(value: float) -> str:
-    """Return a number with three digits; `-` where it is not known."""
     return "-" if math.isnan(value) else f"{value:.3f}"

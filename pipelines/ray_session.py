@@ -20,17 +20,10 @@ _REACH_S = 5.0
 def connected_to_ray(address: str = AUTO, *, num_cpus: int | None = None) -> Iterator[bool]:
     """Connect this process to Ray, unless it is connected; it is disconnected at the end.
 
-    Args:
-        address: of a cluster, `HOST:PORT` or `ray://HOST:PORT`; `local`: Ray is started on this
-            machine, and stopped at the end; `auto`: the cluster of the environment variable
-            RAY_ADDRESS, else the one that runs on this machine, else as `local`.
-        num_cpus: how many tasks a Ray that is started here runs at a time; None: one per core.
-
-    Yields:
-        Whether Ray was started here.
-
-    Raises:
-        EngineError: the cluster cannot be reached.
+    An address is that of a cluster, `HOST:PORT` or `ray://HOST:PORT`; `local`: Ray is started on
+    this machine, and stopped at the end; `auto`: the cluster of the environment variable
+    RAY_ADDRESS, else the one that runs on this machine, else as `local`. It yields whether
+    Ray was started here; then it runs `num_cpus` tasks at a time, by default one per core.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Ray warns that a later version will not hide GPUs from tasks that ask for none.
@@ -50,7 +43,6 @@ def connected_to_ray(address: str = AUTO, *, num_cpus: int | None = None) -> Ite
 
 
 def _connect(address: str, num_cpus: int | None) -> bool:
-    """Connect to Ray, and return whether it was started here."""
     import ray
 
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}

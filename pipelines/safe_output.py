@@ -30,12 +30,7 @@ def shown(text: str) -> str:
 class SafeStream:
     """A text stream that prints texts as `shown` gives them, and otherwise behaves as another one.
 
-    Attributes:
-        raw: the other one.
-
-    Args:
-        raw: the other one.
-        passes: the only control sequences that are written as they are, as a group.
+    `passes` are the only control sequences that are written as they are, as a group.
     """
 
     def __init__(self, raw: TextIO, passes: re.Pattern[str] = _NOTHING) -> None:
@@ -47,13 +42,11 @@ class SafeStream:
         return SafeStream(self.raw, _STYLES)
 
     def write(self, text: str) -> int:
-        """Write a text, and give its length."""
         parts = self._passes.split(redact(text))
         self.raw.write("".join(part if at % 2 else visible(part) for at, part in enumerate(parts)))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write texts one after the other."""
         for line in lines:
             self.write(line)
 
@@ -63,7 +56,6 @@ class SafeStream:
 
 @contextmanager
 def safe_output() -> Iterator[None]:
-    """Make stdout and stderr safe, for all that is printed inside."""
     before = sys.stdout, sys.stderr
     bars = _MOVES_OF_BARS if sys.stderr.isatty() else _NOTHING
     sys.stdout = cast(TextIO, SafeStream(sys.stdout))

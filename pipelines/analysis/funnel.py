@@ -18,7 +18,7 @@ from ...operators.logs import visible
 from ..console import LOG_WIDTH, figures_table, listed, path_text, print_lines, widen_log
 from ..dataset.files import run_folder
 from ..dataset.remote import AnyPath, to_path
-from ..engine.match_log import unmatched_lines
+from ..engine.conditional_step import unmatched_lines
 from ..engine.report import (
     MISSING,
     NEW_ROW,

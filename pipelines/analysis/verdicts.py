@@ -23,8 +23,6 @@ from ...operators.condition import described
 from ...operators.confidence import Interval95, wilson_interval
 from ...operators.groups import Array, hash_each, mix, uniform_of
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper
-from ...operators.mapper.verdict_recheck_mapper import VerdictRecheckMapper
-from ...operators.verifier.lists import read_collection
 from ..engine.frame import Frame
 from ..recipe.steps import Step
 from .stored import Stored, StoredSet
@@ -127,6 +125,8 @@ def rechecked(graded: GradedRows) -> Iterator[list[str | None]]:
     None is where there is no answer or no reference, or the answer exceeds the limits of what is
     read as mathematics.
     """
+    from ...operators import VerdictRecheckMapper  # The verifier is loaded where it is used.
+
     own, operator = graded.by_math_verify_mapper, VerdictRecheckMapper()
     table = graded.table.select([*operator.reads()])
     if own is not None:
@@ -381,6 +381,8 @@ def _reversed_list(text: str) -> str | None:
     """The members of a list or set, the last first; points and intervals have an order."""
     if len(text) > 1_000 or _SPACING.search(text) or not re.search("[,;]", text):
         return None
+    from ...operators.verifier.lists import read_collection
+
     found = read_collection(text)
     if found is None or found.kind not in ("list", "set") or len(set(found.items)) < 2:
         return None

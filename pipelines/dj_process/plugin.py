@@ -45,8 +45,8 @@ from ...operators.registry import conflicts
 from ..data_juicer.tables import plain, rows_of
 from ..dataset.parquet import cuts
 from ..dataset.write import filled
+from ..engine.conditional_step import unmatched_lines
 from ..engine.frame import Frame, GroupStarts, check_contiguous
-from ..engine.match_log import unmatched_lines
 from ..engine.plan import default_chunk_rows
 from ..engine.report import AuditLog, empty_result
 from ..engine.steps import (

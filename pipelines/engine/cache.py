@@ -25,9 +25,8 @@ from ...operators.disk import NotAFileError, kind_of, open_file
 from ...operators.kept_rows import open_kept_rows
 from ..dataset.files import check_is_folder, read_file, remove_file, run_folder, write_file
 from ..dataset.remote import AnyPath, RemotePath, to_path
-from .commit import count_retry, counts_retry
 from .finished_export import read_manifest
-from .plan import KEPT
+from .plan import KEPT, count_retry, counts_retry
 
 # --- Who uses a cache: runs share it, and removing results needs it alone -------------
 # An object store knows no locks. Runs share a cache there all the same: a commit that is there
@@ -70,7 +69,6 @@ def _locked(cache: AnyPath, kind: int) -> Iterator[None]:
 
 
 def is_cache(folder: AnyPath) -> bool:
-    """Whether rejuice has made a folder as a cache."""
     return _content_of(folder / _TAG) == _TAGGED
 
 
@@ -110,8 +108,6 @@ _CHUNK = re.compile(r"\d{6}[.]arrow")
 
 
 class CacheEntry(NamedTuple):
-    """A folder of a cache."""
-
     path: Path  # the folder
     kind: CacheKind  # `samples` are what a resumable operator computed: they cost something
     operator: str  # its name; of a dataset, `source`
@@ -124,8 +120,6 @@ class CacheEntry(NamedTuple):
 
 
 class CacheUse(NamedTuple):
-    """A run that uses a cache."""
-
     export: AnyPath  # its export
     # names of the folders that it uses; None: its manifest is gone or damaged
     folders: frozenset[str] | None
@@ -157,15 +151,10 @@ def runs_of(cache: Path) -> list[CacheUse]:
 
 
 def _check_is_cache(cache: Path) -> None:
-    if not cache.is_dir():
-        raise DataError(
-            f"there is no cache in {cache}", "give the recipe of a run, or its cache folder"
-        )
     if not is_cache(cache):
-        raise DataError(
-            f"{cache} is no cache of rejuice: it has no file {_TAG}",
-            "give the recipe of a run, or its cache folder",
-        )
+        found = f"{cache} is no cache of rejuice: it has no file {_TAG}"
+        found = found if cache.is_dir() else f"there is no cache in {cache}"
+        raise DataError(found, "give the recipe of a run, or its cache folder")
 
 
 def _entry(path: Path, runs: Sequence[CacheUse]) -> CacheEntry | None:
@@ -217,15 +206,12 @@ def _kind(match: re.Match[str]) -> CacheKind:
 
 
 class Removal(NamedTuple):
-    """What of a cache is to be removed."""
-
     removed: Sequence[CacheEntry]  # these
     # samples and scores that stay, though they were named: they cost something
     kept: Sequence[CacheEntry] = ()
 
 
 def select_unused(cache: Path, *, samples: bool) -> Removal:
-    """What no finished run uses."""
     every = cache_entries(cache)
     _check_runs_are_known(cache)
     return Removal([e for e in every if not e.exports and (samples or e.kind != "samples")])
@@ -267,15 +253,9 @@ def _check_runs_are_known(cache: Path) -> None:
 def remove(cache: Path, select: Callable[[], Removal], *, again: bool) -> Removal:
     """Remove folders of a cache, while no run uses it; what rejuice has not written stays in them.
 
-    Args:
-        cache: the cache.
-        select: gives what is removed. It is called while the cache is held: a run that ended before
-            may use what no run used a moment ago.
-        again: whether steps after these may have results, which must not be found for rows that are
-            computed again and may differ.
-
-    Returns:
-        What was removed.
+    `select` is called while the cache is locked: a run that ended before may use what no run used a
+    moment ago. `again`: steps after these may have results, which must not be found for rows that
+    are computed again and may differ.
     """
     _check_is_cache(cache)
     with _locked(cache, fcntl.LOCK_EX | fcntl.LOCK_NB):

@@ -30,9 +30,8 @@ from ...operators.operator import interleave, split
 from ..dataset.files import read_checked, write_checked
 from ..dataset.remote import AnyPath
 from ..recipe.steps import Step
-from .commit import load, save
 from .frame import Frame
-from .plan import Plan
+from .plan import Plan, load, save
 from .progress import Progress
 from .steps import (
     StepResult,
@@ -73,19 +72,13 @@ def write_digest(plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
 
 
 def read_digests(plan: Plan, step: Step) -> list[pa.Table]:
-    """The digests of all chunks; many at a time from a store, where most is waiting.
-
-    Raises:
-        DamagedError: one is not as it was written.
-        FileNotFoundError: one is missing.
-    """
+    """The digests of all chunks; many at a time from a store, where most is waiting."""
     paths = [_digest_path(plan, step, chunk) for chunk in range(len(plan.source.rows))]
     with ThreadPoolExecutor(_REQUESTS) as pool:
         return list(pool.map(read_checked, paths))
 
 
 def run_dataset_step(plan: Plan, step: Step, workers: Workers, progress: Progress) -> None:
-    """Decide a step from the digests of all chunks, and commit it."""
     try:
         digests = read_digests(plan, step)
         count = count_shards(plan, step, digests, progress)
@@ -120,7 +113,6 @@ def count_shards(plan: Plan, step: Step, digests: Sequence[pa.Table], progress: 
 
 
 def _shards_of(step: Step, table: pa.Table, count: int) -> Array:
-    """The shard of each row of a digest."""
     values_N = shard_values(step.operator, table) if count > 1 else None
     return np.zeros(table.num_rows, int) if values_N is None else mix(values_N) % np.uint64(count)
 

@@ -67,32 +67,16 @@ class ExportSlice(NamedTuple):
 
 
 class ExportPart(NamedTuple):
-    """A file of an export."""
-
     number: int | None  # from 0; None: it is the only one, as the recipe names it
     slices: tuple[ExportSlice, ...]  # its rows, in order
 
     def name_of(self, stem: str, suffix: str) -> str:
-        """`part-00003.parquet` of `part` and `.parquet`; the stem alone where it is the only one.
-
-        Example:
-            >>> ExportPart(3, ()).name_of("part", ".parquet")
-            'part-00003.parquet'
-        """
+        """`part-00003.parquet` of `part` and `.parquet`."""
         return f"{stem}{suffix}" if self.number is None else f"{stem}-{self.number:05d}{suffix}"
 
 
-def one_part(chunks: int) -> ExportPart:
-    """All rows of so many chunks in one file."""
-    return ExportPart(None, tuple(ExportSlice(chunk, 0, None, True) for chunk in range(chunks)))
-
-
 def cut_parts(sizes: Sequence[NDArray[np.int64]], most: int) -> list[ExportPart]:
-    """The parts of an export.
-
-    Returns:
-        At least one, even of no rows: a reader finds the columns there.
-    """
+    """The parts of an export: at least one, where a reader finds the columns."""
     rows = np.array([int(sizes_G.sum()) for sizes_G in sizes], np.int64)
     starts = np.concatenate([[0], np.cumsum(rows)])
     ends_G = np.cumsum(np.concatenate([np.zeros(0, np.int64), *sizes]))
@@ -125,15 +109,11 @@ def cut_parts(sizes: Sequence[NDArray[np.int64]], most: int) -> list[ExportPart]
 
 
 class Outline(NamedTuple):
-    """The parts of an export, and the schema of each of them."""
-
     parts: list[ExportPart]
     schema: pa.Schema
 
 
 class _OfChunk(NamedTuple):
-    """What an export takes from a chunk."""
-
     schema: pa.Schema  # of its rows after the last step
     written: frozenset[str]  # the columns that steps wrote
     # int64, rows of each of its groups; empty where the export is one file
@@ -141,12 +121,7 @@ class _OfChunk(NamedTuple):
 
 
 def outline(plan: Plan, workers: Workers) -> Outline:
-    """The parts and the schema of the export of a run, all of whose steps are committed.
-
-    Raises:
-        OperatorError: a column has types that do not go together.
-        DamagedError: a commit is not as it was saved.
-    """
+    """The parts and the schema of the export of a run, all of whose steps are committed."""
     head = plan.recipe.head
     work = partial(_of_chunk, plan)
     found = dict(workers.map((), work, len(plan.source.rows)))
@@ -154,7 +129,8 @@ def outline(plan: Plan, workers: Workers) -> Outline:
     if is_folder(head.export_path):
         parts = cut_parts([each.sizes_G for each in chunks], head.max_rows_per_file)
     else:
-        parts = [one_part(len(chunks))]
+        slices = (ExportSlice(chunk, 0, None, True) for chunk in range(len(chunks)))
+        parts = [ExportPart(None, tuple(slices))]
     before = written_of(head.dataset_spec)
     written = before.columns.union(*(each.written for each in chunks))
     schema = _schema(head, [each.schema for each in chunks])
@@ -177,7 +153,6 @@ def _group_sizes(frame: Frame) -> NDArray[np.int64]:
 
 
 def _schema(head: Head, chunks: list[pa.Schema]) -> pa.Schema:
-    """The schema of the export, from those of the chunks."""
     # A chunk that lost its last row early lacks columns of later steps: the others give the order.
     fullest = sorted(chunks, key=len, reverse=True)
     try:
@@ -260,11 +235,8 @@ def _finish(plan: Plan, piece: ExportSlice) -> tuple[ExportSlice, pa.Table, Audi
 
 
 def write_parts(plan: Plan, place: RunPlace, workers: Workers, progress: Progress) -> AuditLog:
-    """Write the export and the decisions, side by side where it is in parts.
-
-    Returns:
-        The counts of all steps.
-    """
+    """Write the export and the decisions, side by side where it is in parts; the counts of all
+    steps."""
     export = plan.recipe.head.export_path
     parts, schema = outline(plan, workers)
     rows, logs = [0] * len(parts), dict[int, AuditLog]()
@@ -322,7 +294,6 @@ def _check_run_folder_is_free(export_path: AnyPath) -> None:
 
 
 def check_may_replace_export(recipe: Recipe, export_path: AnyPath) -> None:
-    """Refuse to replace a file that this recipe did not make."""
     mark = recipe_mark(recipe)
     if not export_path.exists() or unfinished_made_by(export_path) == mark:
         return

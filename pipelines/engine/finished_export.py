@@ -59,7 +59,6 @@ class Hold(NamedTuple):
     claim: RemotePath | None = None
 
     def check(self) -> None:
-        """Check that no other run has taken the export meanwhile."""
         if self.claim is not None and not self.claim.exists():
             found = "this run did not renew its lease, so that another may be writing"
             right = "when that has ended, run this recipe again: what was computed is kept"
@@ -97,8 +96,6 @@ def sole_writer(export_path: AnyPath) -> Iterator[Hold]:
 
 
 class RunPlace(NamedTuple):
-    """Where to write."""
-
     folder: AnyPath  # for the report, the recipe and the decisions
     export: AnyPath  # for the export: the file, or the folder of parts
     hold: Hold  # what keeps other runs from writing there
@@ -106,11 +103,7 @@ class RunPlace(NamedTuple):
 
 @contextmanager
 def placed(hold: Hold, made_by: str) -> Iterator[RunPlace]:
-    """Where to write a run; it is in place when the block ends without an error.
-
-    Raises:
-        OSError: on disk, something could not be renamed.
-    """
+    """Where to write a run; it is in place when the block ends without an error."""
     export, folder = hold.export_path, run_folder(hold.export_path)
     marker = made_by_file(export)
     hold.check()
@@ -136,14 +129,6 @@ def placed(hold: Hold, made_by: str) -> Iterator[RunPlace]:
         # S3 keeps a folder from which the last file is removed.
         if next(marker.parent.iterdir(), None) is None:
             remove_folder(marker.parent)
-
-
-def written_files(export: AnyPath) -> list[AnyPath]:
-    """All files of a run that is in place, but for its manifest."""
-    folder = run_folder(export)
-    rows = [*parts_of(export), export / PARTS_LIST] if is_folder(export) else [export]
-    about = [folder / name for name in ("recipe.yaml", "report.json")]
-    return [*rows, *about, *decision_files(folder)]
 
 
 def _put_in_place(marker: Path, export: Path) -> None:
@@ -186,16 +171,12 @@ _NOT_COMPARED = ("dataset_path",)
 
 
 class FileState(NamedTuple):
-    """What a file holds."""
-
     size: int  # bytes
     mtime_ns: int  # when it was written
     xxh3: str  # of its content; in an object store, which changes no file, it is empty
 
 
 class Manifest(NamedTuple):
-    """What a finished run has written."""
-
     key: str  # of the run, see `run_key`
     made_by: str  # the recipe that was run, see `recipe_mark`
     cache: str  # the folder with its commits
@@ -233,7 +214,6 @@ def recipe_mark(recipe: Recipe) -> str:
 
 
 def manifest_of(plan: Plan, files: Mapping[str, FileState]) -> Manifest:
-    """The manifest of a run that has written these files."""
     operators = (step.operator for step in plan.steps)
     kept = [kept_folder(plan.cache, o).name for o in operators if isinstance(o, ResumableOperator)]
     uses = dict.fromkeys((plan.source.folder.name, *plan.keys, *kept))
@@ -244,11 +224,8 @@ def manifest_of(plan: Plan, files: Mapping[str, FileState]) -> Manifest:
 def finished_report(plan: Plan, head: Mapping[str, Any], *, verify: bool) -> Report | None:
     """The report of a run that has nothing to do; None where it is not finished.
 
-    Args:
-        plan: of the run.
-        head: the fields of the report that describe the run. Where the report on disk has others,
-            for the recipe now has another name or another number of workers, it is written again.
-        verify: whether the bytes of all files are read.
+    Where `head`, the fields that describe the run, is not as in the report on disk, since the
+    recipe has another name or number of workers, the report is written again.
     """
     export = plan.recipe.head.export_path
     found = read_manifest(run_folder(export))
@@ -284,14 +261,15 @@ def describe(
 
 def sign(plan: Plan, hold: Hold) -> None:
     """Write the manifest of a run all of whose other files are in place."""
-    export = plan.recipe.head.export_path
-    files = _states(export.parent, written_files(export))
+    export, folder = plan.recipe.head.export_path, run_folder(plan.recipe.head.export_path)
+    rows = [*parts_of(export), export / PARTS_LIST] if is_folder(export) else [export]
+    about = [folder / name for name in ("recipe.yaml", "report.json")]
+    files = _states(export.parent, (*rows, *about, *decision_files(folder)))
     hold.check()
-    write_manifest(run_folder(export), manifest_of(plan, files))
+    write_manifest(folder, manifest_of(plan, files))
 
 
 def write_manifest(folder: AnyPath, manifest: Manifest) -> None:
-    """Write the manifest of a run, whose other files are in place."""
     content = manifest._asdict()
     signed = {**content, "checksum": _checksum(content)}
     write_file(folder / MANIFEST, f"{json.dumps(signed, indent=1)}\n")
@@ -310,12 +288,10 @@ def read_manifest(folder: AnyPath) -> Manifest | None:
 
 
 def _states(root: Any, files: Iterable[AnyPath]) -> dict[str, FileState]:
-    """What files hold, by their path in the folder `root`."""
     return {file.relative_to(root).as_posix(): _state(file) for file in files}
 
 
 def _is_whole(export: AnyPath, files: Mapping[str, FileState], verify: bool) -> bool:
-    """Whether the files of a run are as its manifest says."""
     try:
         return all(_is_same(export.parent / name, state, verify) for name, state in files.items())
     except (FileNotFoundError, NotAFileError):

@@ -9,7 +9,7 @@ files (`rejuice run`), which is why both give the same rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -59,7 +59,6 @@ class Frame:
 
     @classmethod
     def of(cls, table: pa.Table) -> Frame:
-        """The frame of a table, before any step."""
         columns = dict(zip(table.column_names, table.columns, strict=True))
         return cls((_Layer.of(columns),), dict.fromkeys(columns, 0), table.num_rows)
 
@@ -82,7 +81,6 @@ class Frame:
 
     @property
     def schema(self) -> pa.Schema:
-        """Names and types of the columns."""
         homes = self._home.items()
         return pa.schema([(name, self._layers[at].types[name]) for name, at in homes])
 
@@ -93,11 +91,7 @@ class Frame:
         return np.arange(self.num_rows) if rows is None else rows
 
     def select(self, names: Iterable[str]) -> pa.Table:
-        """The current rows of some columns.
-
-        Raises:
-            KeyError: a column is not there.
-        """
+        """The current rows of some columns, each of which must be there."""
         names = list(dict.fromkeys(names))
         columns = [self._column(name) for name in names]
         if not names:
@@ -106,7 +100,6 @@ class Frame:
         return pa.table(columns, names=names)
 
     def table(self) -> pa.Table:
-        """All columns of the current rows."""
         return self.select(self._home)
 
     def after(self, change: Change) -> Frame:
@@ -115,7 +108,10 @@ class Frame:
         layers = self._layers if rows is None else tuple(x.take(rows) for x in self._layers)
         home = {name: at for name, at in self._home.items() if name not in change.without}
         if change.columns:
-            columns = {name: _chunked(column) for name, column in change.columns.items()}
+            columns = {
+                name: column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+                for name, column in change.columns.items()
+            }
             kept = rows if change.parents is None else None
             home.update(dict.fromkeys(columns, len(layers)))
             layers = (*layers, _Layer.of(columns, kept))
@@ -129,16 +125,10 @@ class Frame:
         return self._taken[name]
 
 
-def _chunked(column: Any) -> pa.ChunkedArray:
-    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
-
-
 # --- Where groups start, to refuse a prompt whose rows are not contiguous -------------
 
 
 class GroupStarts(NamedTuple):
-    """Where the groups of a part of a dataset start."""
-
     hashes_G: NDArray[np.uint64]  # uint64, a hash of each group's `prompt_id`
     rows_G: NDArray[np.int64]  # int64, its first row in the dataset, from 0
 
@@ -167,7 +157,7 @@ def _plain(row: int) -> str:
 
 
 def check_contiguous(parts: Sequence[GroupStarts], place: Callable[[int], str] = _plain) -> None:
-    """Check that the rows of each prompt are contiguous; else it would be two smaller groups."""
+    """Refuse a prompt whose rows are not contiguous: it would be two smaller groups."""
     hashes = np.concatenate([part.hashes_G for part in parts])
     again = EqualHashes.of(hashes).rows_R
     if len(again):

@@ -4,25 +4,40 @@
     key of what a resumable operator computed = hash(operator config, operator code), and the row
     key of the source = hash(content, chunking)
 
-A result is found again if and only if everything that led to it is unchanged.
+A result is found again if and only if everything that led to it is unchanged. What one step did to
+one chunk is a commit: one file, put in place by one rename. Its columns are what the step wrote,
+and its schema metadata carries the rest of the change: which rows it dropped and why, what was
+taken away, notes, seconds. So a chain of commits is as small as what the steps did.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from ...operators import Operator, RecipeError, RejuiceError, ResumableOperator, Scope
+import numpy as np
+import pyarrow as pa
+
+from ...operators import Change, Operator, RecipeError, RejuiceError, ResumableOperator, Scope
 from ...operators.cache_key import cache_key_json, code_version
-from ..dataset.files import FORMAT, check_is_folder, check_own_folder
+from ...operators.columns import flat
+from ...operators.groups import Array
+from ..dataset.files import (
+    FORMAT,
+    check_is_folder,
+    check_own_folder,
+    read_checked,
+    write_checked,
+    write_file,
+)
 from ..dataset.read import Source, chunk_name
 from ..dataset.remote import AnyPath
 from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
-from .commit import Retried, Retries, count_retry, load
 from .frame import Frame
 from .steps import RunStep, StepResult, apply_steps
 
@@ -33,16 +48,13 @@ RESUMABLE_CHUNK_ROWS = 2_048
 """Where a step is resumable: as a rule it samples, and a row becomes many with all their tokens."""
 
 REQUEST_CHUNK_ROWS = 256
-"""Where a step asks a server for each row: a chunk is what progress counts, and
-what is lost when the run is stopped."""
-
-
+"""Where a step asks a server for each row: a chunk is what progress counts, and what is lost when
+the run is stopped."""
 _COLUMN_BYTES = 2**31 - 1
 """What a column of texts holds of one chunk: Arrow counts its bytes in 32 bits."""
 
 
 def default_chunk_rows(operators: Iterable[Operator]) -> int:
-    """Rows per chunk for some steps, unless the user says otherwise."""
     every = list(operators)
     if any(operator.asks_server for operator in every):
         return REQUEST_CHUNK_ROWS
@@ -90,7 +102,6 @@ class Plan(NamedTuple):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The recipe's steps."""
         return self.recipe.steps
 
     @classmethod
@@ -105,18 +116,11 @@ class Plan(NamedTuple):
 
     @classmethod
     def of_run(cls, recipe: Recipe, cache: AnyPath, uses: Sequence[str]) -> Plan | None:
-        """The plan of a finished run, whatever became of the code of its operators.
+        """The plan of a finished run, whatever became of the code of its operators; None where a
+        folder is none of a cache, or the source is gone or changed.
 
-        What was retried since, for another export, is of another run.
-
-        Args:
-            recipe: as it ran; of some operators, the code may be missing.
-            cache: the folder of commits.
-            uses: the folders in there that the run uses, as its manifest lists them: that of the
-                source, and those of the steps in order.
-
-        Returns:
-            None where a folder is none of a cache, or the source is gone or changed.
+        `uses` are the folders in the cache as its manifest lists them: that of the source, and
+        those of the steps in order. What was retried since, for another export, is of another run.
         """
         source_name, *keys = uses[: len(recipe.steps) + 1]
         if len(keys) < len(recipe.steps) or not all(map(_FOLDER.fullmatch, (source_name, *keys))):
@@ -126,7 +130,6 @@ class Plan(NamedTuple):
 
     @classmethod
     def of(cls, recipe: Recipe, source: Source, cache: AnyPath) -> Plan:
-        """The plan of a recipe."""
         keys, retried, key = list[str](), list[Retries](), f"{source.folder.name}-{FORMAT}"
         for step in recipe.steps:
             operator = step.operator
@@ -170,7 +173,6 @@ class Plan(NamedTuple):
         }
 
     def steps_before(self, step: Step | None) -> tuple[Step, ...]:
-        """The steps before one; None: all of them."""
         return self.steps if step is None else self.steps[: step.number - 1]
 
     def stages(self) -> Iterator[tuple[Step, ...]]:
@@ -194,7 +196,6 @@ class Plan(NamedTuple):
         return self.cache / self.keys[step.number - 1]
 
     def retries(self, step: Step) -> Retries:
-        """What was retried of a step."""
         return self.retried[step.number - 1]
 
     def first_folder(self, step: Step) -> AnyPath:
@@ -214,7 +215,6 @@ class Plan(NamedTuple):
         count_retry(self.first_folder(step), what)
 
     def path(self, step: Step, chunk: int) -> AnyPath:
-        """Where the commit of a step on a chunk is, or will be."""
         return self.folder(step) / chunk_name(chunk)
 
     def committed_chunks(self, step: Step) -> frozenset[int]:
@@ -223,11 +223,9 @@ class Plan(NamedTuple):
         return frozenset(n for n in range(len(self.source.rows)) if chunk_name(n) in there)
 
     def is_done(self, step: Step) -> bool:
-        """Whether every chunk of a step is committed."""
         return len(self.committed_chunks(step)) == len(self.source.rows)
 
     def source_frame(self, chunk: int) -> Frame:
-        """A chunk before the first step."""
         return Frame.of_chunk(self.source, chunk)
 
     def committed(self, chunk: int) -> RunStep:
@@ -235,12 +233,7 @@ class Plan(NamedTuple):
         return lambda step, _: self.load(step, chunk)
 
     def load(self, step: Step, chunk: int) -> StepResult:
-        """What a step did to a chunk, as it was committed.
-
-        Raises:
-            DamagedError: it is not as it was saved.
-            FileNotFoundError: it is not committed.
-        """
+        """What a step did to a chunk; FileNotFoundError where it is not committed."""
         return load(self.path(step, chunk))
 
     def frame_before(self, chunk: int, step: Step | None) -> Frame:
@@ -270,3 +263,123 @@ def _hash(key: str, operator: Operator) -> str:
 
 def _digest(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+# --- Commits --------------------------------------------------------------------------
+
+_PARENT = "__parent__"
+_META = b"rejuice"
+_FAILED = b"failed_rows"
+
+
+def save(path: AnyPath, commit: StepResult) -> None:
+    write_checked(path, as_table(commit))
+
+
+def load(path: AnyPath, *, mapped: bool = True) -> StepResult:
+    """Read a commit; mapped, its columns stay on disk until they are used."""
+    return of_table(read_checked(path, mapped=mapped))
+
+
+def as_table(commit: StepResult) -> pa.Table:
+    """A commit as it is in its file: columns and metadata."""
+    change = commit.change
+    rows, slugs, codes = _dropped(change)
+    meta = {
+        "rows_in": commit.rows_in,
+        "seconds": commit.seconds,
+        "notes": {name: float(figure) for name, figure in change.notes.items()},
+        "logged": dict(change.logged),
+        "without": change.without,
+        "slugs": slugs,
+    }
+    schema_meta = {
+        _META: json.dumps(meta).encode(),
+        b"dropped_rows": rows.astype("<i4").tobytes(),
+        b"dropped_slugs": codes.astype("<i4").tobytes(),
+    }
+    if change.failed is not None:
+        schema_meta[_FAILED] = change.failed.astype("<i4").tobytes()
+    columns = {name: flat(column) for name, column in change.columns.items()}
+    if change.parents is not None:
+        columns[_PARENT] = pa.array(change.parents, pa.int32())
+    return pa.table(columns).replace_schema_metadata(schema_meta)
+
+
+def of_table(table: pa.Table) -> StepResult:
+    schema_meta = table.schema.metadata
+    meta = json.loads(schema_meta[_META])
+    rows = np.frombuffer(schema_meta[b"dropped_rows"], "<i4")
+    reasons = None
+    if len(rows):
+        at_N = np.full(meta["rows_in"], -1, np.int32)
+        at_N[rows] = np.frombuffer(schema_meta[b"dropped_slugs"], "<i4")
+        reasons = pa.array(meta["slugs"], pa.string()).take(pa.array(at_N, mask=at_N < 0))
+    columns = dict(zip(table.schema.names, table.columns, strict=True))
+    parents = columns.pop(_PARENT, None)
+    kept = schema_meta.get(_FAILED)
+    change = Change(
+        columns,
+        reasons,
+        None if parents is None else np.asarray(parents).astype(np.int64),
+        tuple(meta["without"]),
+        meta["notes"],
+        meta["logged"],
+        None if kept is None else np.frombuffer(kept, "<i4").astype(np.int64),
+    )
+    return StepResult(change, meta["rows_in"], meta["seconds"])
+
+
+def _dropped(change: Change) -> tuple[Array, list[str], Array]:
+    if change.reasons is None:
+        return np.zeros(0, np.int32), [], np.zeros(0, np.int32)
+    encoded = flat(change.reasons).dictionary_encode()
+    rows = np.flatnonzero(np.asarray(encoded.is_valid()))
+    codes = np.asarray(encoded.indices.fill_null(-1))[rows]
+    return rows, encoded.dictionary.to_pylist(), codes
+
+
+# --- How often failures of a step were computed again ---------------------------------
+# Each retry has a file in the step's folder, whose name says what was retried: there no damage to
+# its content matters. The results of a retry are in a folder of their own, so that exports of
+# before it stay as they are, and the keys of later steps depend on it.
+#
+#     llm_verify_mapper-77b1…/000000.arrow, retry-1-missing
+#     llm_verify_mapper-77b1…-1/000000.arrow
+
+_RETRY = re.compile(r"retry-(\d+)-(missing|dropped)")
+Retried = Literal["missing", "dropped"]
+
+
+class Retries(NamedTuple):
+    """What was retried of a step."""
+
+    times: int = 0  # how often something was
+    # which of them was the last one of what was missing, and of what was dropped; 0: none
+    missing: int = 0
+    dropped: int = 0
+
+    @classmethod
+    def of(cls, folder: AnyPath) -> Retries:
+        last = {"missing": 0, "dropped": 0}
+        for path in folder.glob("retry-*"):
+            if match := _RETRY.fullmatch(path.name):
+                last[match[2]] = max(last[match[2]], int(match[1]))
+        return cls(max(last.values()), **last)
+
+
+def count_retry(folder: AnyPath, what: Retried) -> None:
+    write_file(folder / f"retry-{Retries.of(folder).times + 1}-{what}", "")
+
+
+def counts_retry(file: AnyPath) -> bool:
+    """Whether a file in the folder of a step counts a retry."""
+    return _RETRY.fullmatch(file.name) is not None
+
+
+def arrow_stream(table: pa.Table) -> pa.Buffer:
+    """A table by itself, with its schema: `pa.ipc.open_stream` reads it without a copy."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()

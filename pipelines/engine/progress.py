@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from math import inf
 
 from ..console import Console
 
@@ -14,87 +13,64 @@ _SECONDS_OF_BASIS = 5.0
 """A rate is of at least so long: groups finish in batches, milliseconds apart."""
 
 
-class _Counter:
-    """Counts something, and how fast it grows from its first count on."""
-
-    def __init__(self) -> None:
-        self.total = 0
-        self._before, self._start = 0, inf
-
-    def add(self, n: int, now: float) -> None:
-        """Count so many more."""
-        self.total += n
-        if self._start == inf:
-            self._start, self._before = now, self.total
-
-    def per_second(self, now: float) -> float:
-        """The rate since the first count; 0 until it has been measured for long enough."""
-        seconds = now - self._start
-        return (self.total - self._before) / seconds if seconds >= _SECONDS_OF_BASIS else 0.0
-
-
 class StepProgress:
     """What is done of a task; call it with rows as they are computed.
 
     Rows that were found in the cache are done, but they say nothing about how fast the others will
     be. Nor does the time before the first tokens, in which a model may be loaded, or that before
     the first row: those that are sampled side by side all take as long.
-
-    Args:
-        rows: of the task; None: unknown.
-        show: called with the task after each change.
     """
 
     def __init__(self, rows: int | None, show: Callable[[StepProgress], None]) -> None:
         self.rows, self._show = rows, show
-        self.found = 0
+        self.found = self.computed = self.tokens = 0
         self.start = self.now = time.monotonic()
-        self._computed, self._sampled = _Counter(), _Counter()
-
-    @property
-    def computed(self) -> int:
-        """Rows that were computed."""
-        return self._computed.total
+        self._first_rows = self._first_tokens = (0.0, 0)  # when they came, and how many they were
 
     def __call__(self, rows: int) -> None:
-        """Count rows that have been computed."""
-        self._add(self._computed, rows)
+        self.now = time.monotonic()
+        self.computed += rows
+        if self.computed == rows:
+            self._first_rows = self.now, rows
+        self._show(self)
 
     def find(self, rows: int) -> None:
-        """Count rows that were found in the cache."""
         self.found += rows
         self._show(self)
 
     def sample(self, tokens: int) -> None:
-        """Count tokens that were sampled for rows under way."""
-        self._add(self._sampled, tokens)
+        self.now = time.monotonic()
+        self.tokens += tokens
+        if self.tokens == tokens:
+            self._first_tokens = self.now, tokens
+        self._show(self)
 
     @property
     def done(self) -> int:
-        """Rows that are finished."""
         return self.found + self.computed
 
     @property
-    def has_rate(self) -> bool:
-        """Whether it has been measured for long enough how fast the task is."""
-        return any(each.per_second(self.now) for each in (self._computed, self._sampled))
+    def rates(self) -> tuple[float, float]:
+        """Rows and tokens per second since the first; 0 until measured for long enough."""
+        return self._rate(self.computed, *self._first_rows), self._rate(
+            self.tokens, *self._first_tokens
+        )
+
+    def _rate(self, total: int, start: float, before: int) -> float:
+        seconds = self.now - start
+        return (total - before) / seconds if total and seconds >= _SECONDS_OF_BASIS else 0.0
 
     @property
     def figures(self) -> str:
         """Tokens, rates and the time left, as far as they are known."""
-        tokens, rows = (each.per_second(self.now) for each in (self._sampled, self._computed))
+        rows, tokens = self.rates
         parts = [f"{self.found:,} from the cache"] if self.found else []
-        parts += [f"{self._sampled.total:,} tokens"] if self._sampled.total else []
-        parts += [f"{_rate(tokens)} tokens/s"] if tokens else []
-        parts += [f"{_rate(rows)} rows/s"] if rows else []
+        parts += [f"{self.tokens:,} tokens"] if self.tokens else []
+        parts += [f"{_rounded(tokens)} tokens/s"] if tokens else []
+        parts += [f"{_rounded(rows)} rows/s"] if rows else []
         if rows and self.rows is not None:
             parts.append(f"{(self.rows - self.done) / rows:,.0f} s left")
         return ", ".join(parts)
-
-    def _add(self, counter: _Counter, n: int) -> None:
-        self.now = time.monotonic()
-        counter.add(n, self.now)
-        self._show(self)
 
 
 class Progress:
@@ -129,7 +105,6 @@ class Progress:
             yield StepProgress(rows, self._lines(title))
 
     def tell(self, line: str) -> None:
-        """Print a line, unless `quiet`."""
         if not self.quiet:
             self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
@@ -139,15 +114,14 @@ class Progress:
         def show(task: StepProgress) -> None:
             nonlocal last
             waited = task.now - (task.start if last is None else last)
-            if task.rows and task.has_rate and waited >= _SECONDS_BETWEEN_LINES:
+            if task.rows and any(task.rates) and waited >= _SECONDS_BETWEEN_LINES:
                 last = task.now
-                parts = (f"{task.done:,} of {task.rows:,} rows", task.figures)
-                line = ", ".join(part for part in parts if part)
-                self.console.print(f"{title}: {line}", highlight=False, soft_wrap=True)
+                line = f"{title}: {task.done:,} of {task.rows:,} rows, {task.figures}"
+                self.console.print(line, highlight=False, soft_wrap=True)
 
         return show
 
 
-def _rate(per_second: float) -> str:
+def _rounded(per_second: float) -> str:
     """Whole numbers, and two digits of what is slower."""
     return f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2g}"

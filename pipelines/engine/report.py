@@ -7,11 +7,11 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 from typing_extensions import TypedDict
 
@@ -32,11 +32,10 @@ from ...operators.sampling.rollout import RolloutMapper
 from ..dataset.files import open_input, read_file, run_folder, write_file
 from ..dataset.remote import AnyPath
 from ..dataset.write import writer
-from ..notebook import beside, funnel_lines, funnel_table, rows_plot
+from ..notebook import bars, beside, cell, shown_name
 from ..recipe.recipe import Recipe
-from .conditional_step import own_columns
+from .conditional_step import MatchLog, own_columns
 from .frame import Frame
-from .match_log import MatchLog
 
 
 class ColumnFigures(TypedDict, total=False):
@@ -131,21 +130,52 @@ class Report(BaseModel):
         )
 
     def __str__(self) -> str:
-        return "\n".join(funnel_lines(self.project_name, self.steps))
+        counts = f"{self.rows_in:,} rows in, {self.added:,} added, {self.dropped:,} dropped"
+        ends = f"{self.rows_out:,} rows out; {len(self.steps)} steps"
+        lines = [f"{shown_name(self.project_name)}: {counts}, {ends}"]
+        changing = [step for step in self.steps if step.added or step.dropped]
+        width = max((len(shown_name(step.step)) for step in changing), default=0)
+        for step in changing[:_MOST_STEPS]:
+            parts = (f"{step.rows_in:,} -> {step.rows_out:,}", *_shown_reasons(step.dropped))
+            lines.append(f"  {shown_name(step.step):<{width}}  {', '.join(parts)}")
+        if len(changing) > _MOST_STEPS:
+            lines.append(f"  ... {len(changing) - _MOST_STEPS} more steps")
+        return "\n".join(lines)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """The funnel as a notebook shows it."""
-        return funnel_table(self.project_name, self.steps) + beside(rows_plot(self.steps))
+        return self.funnel_table() + beside(self.rows_plot())
+
+    def funnel_table(self) -> str:
+        numbers = ("rows in", "added", "dropped", "rows out", "seconds")
+        head = [cell("step", "th"), *(cell(n, "th", right=True) for n in numbers)]
+        lines = [[*head, cell("drop reasons", "th")]]
+        for step in self.steps:
+            values = (
+                f"{step.rows_in:,}",
+                f"{step.added:,}" if step.added else "",
+                f"{sum(step.dropped.values()):,}" if step.dropped else "",
+                f"{step.rows_out:,}",
+                "cached" if step.cached else f"{step.seconds:.2f}",
+            )
+            cells = [cell(shown_name(step.step)), *(cell(value, right=True) for value in values)]
+            lines.append([*cells, cell(", ".join(_shown_reasons(step.dropped)))])
+        rows = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
+        title = escape(shown_name(self.project_name))
+        caption = f'<caption style="text-align:left">{title}</caption>'
+        return f'<table style="border-collapse:collapse;color:inherit">{caption}{rows}</table>'
+
+    def rows_plot(self) -> str:
+        """The rows of the dataset, and those after each step, as bars."""
+        rows = [("dataset", self.rows_in), *((step.step, step.rows_out) for step in self.steps)]
+        return bars("rows after each step", rows)
 
     def write(self, folder: AnyPath) -> None:
-        """Write `report.json`."""
         write_file(folder / "report.json", f"{self.model_dump_json(indent=2)}\n")
 
     @classmethod
     def read(cls, export_path: AnyPath) -> Report:
-        """The report of a finished run."""
         path = run_folder(export_path) / "report.json"
         try:
             return cls.model_validate_json(read_file(path))
@@ -156,6 +186,19 @@ class Report(BaseModel):
             raise DataError(f"{path}: {error.strerror}", "run the recipe again") from None
         except (ValidationError, OSError):
             raise DataError(f"{path} is damaged", "run the recipe again") from None
+
+
+_MOST_STEPS = 12
+"""Lines of steps in a text."""
+_MOST_SHOWN = 5
+
+
+def _shown_reasons(dropped: Mapping[str, int]) -> Iterator[str]:
+    """The most frequent reasons, and how many others there are."""
+    for reason, n in Counter(dropped).most_common(_MOST_SHOWN):
+        yield f"{shown_name(reason)} {n:,}"
+    if len(dropped) > _MOST_SHOWN:
+        yield f"{len(dropped) - _MOST_SHOWN} other reasons"
 
 
 # --- Which rows of a step have failed for reasons that another attempt may not meet ---
@@ -411,7 +454,6 @@ class StepLog:
             self.matches.merge(found)
 
     def merge(self, other: StepLog) -> None:
-        """Add the log of another part."""
         self.rows_in += other.rows_in
         self.rows_out += other.rows_out
         self.dropped.update(other.dropped)
@@ -430,7 +472,6 @@ class StepLog:
         return pa.concat_tables([DECISIONS.empty_table(), *found])
 
     def report(self, *, cached: bool = False, retried: int = 0) -> StepReport:
-        """The step's line of the funnel."""
         return StepReport(
             step=self.step,
             rows_in=self.rows_in,
@@ -450,18 +491,14 @@ class StepLog:
         )
 
 
+@dataclass
 class AuditLog:
-    """The logs of some steps, by name."""
-
-    def __init__(self) -> None:
-        self.steps: dict[str, StepLog] = {}
+    steps: dict[str, StepLog] = field(default_factory=dict)  # by name
 
     def step(self, name: str) -> StepLog:
-        """The log of a step; empty if there is none yet."""
         return self.steps.setdefault(name, StepLog(name))
 
     def merge(self, other: AuditLog) -> None:
-        """Add the log of another part."""
         for name, log in other.steps.items():
             self.step(name).merge(log)
 
@@ -488,15 +525,12 @@ def decisions(frame: Frame, change: Change, step: str, first_row: int = 0) -> pa
         if name in frame.column_names
     ]
     if not ids or ids[-1].null_count:
-        ids.append(_row_numbers(dropped.source_rows, first_row))
+        places = pa.array(dropped.source_rows + first_row + 1, mask=dropped.source_rows < 0)
+        named = pc.binary_join_element_wise("row", places.cast(pa.string()), " ")
+        ids.append(pc.coalesce(named, NEW_ROW))
     steps = pa.repeat(pa.scalar(step), len(rows))
     reasons = change.reasons.drop_null()
     return pa.table([pc.coalesce(*ids), steps, reasons], schema=DECISIONS)
-
-
-def _row_numbers(source_rows: NDArray[np.int64], first_row: int) -> pa.Array:
-    rows = pa.array(source_rows + first_row + 1, mask=source_rows < 0).cast(pa.string())
-    return pc.coalesce(pc.binary_join_element_wise("row", rows, " "), NEW_ROW)
 
 
 # --- The decisions of a run on file: Parquet, in the folder of each step --------------

@@ -32,10 +32,9 @@ from ...operators.kept_rows import KeptRows, open_kept_rows
 from ...operators.logs import logger
 from ...operators.operator import RowsOfChunk, concatenate
 from ..recipe.steps import Step
-from .commit import arrow_stream, as_table, of_table, save
 from .conditional_step import matching
 from .frame import Frame
-from .plan import Plan, kept_folder
+from .plan import Plan, arrow_stream, as_table, kept_folder, of_table, save
 from .progress import StepProgress
 from .retry_missing import failed_rows
 from .steps import (
@@ -61,12 +60,8 @@ def run_resumable(
 ) -> tuple[int, int]:
     """Compute the rows of a step that are not kept yet, and commit all of its chunks.
 
-    Args:
-        sizes: of each chunk, how many rows the step is about.
-        before: called before rows of a chunk are computed.
-
-    Returns:
-        How many rows had to be computed, and how many of them had failed before.
+    `sizes` are the rows of each chunk that the step is about; `before` is called before rows of a
+    chunk are computed. Returns how many were, and how many of them had failed before.
     """
     kept = kept_folder(plan.cache, operator)
     with _sole_run(plan.folder(step)), closing(open_kept_rows(kept)) as rows:
@@ -103,7 +98,9 @@ class _Chunk:
     """A chunk of which rows are being computed."""
 
     number: int
-    table: pa.Table  # the rows that the operator reads
+    frame: Frame  # before the step
+    own: Frame  # its rows that the step is about
+    table: pa.Table  # what the operator reads of these
     # of each row, its own key, and that of the first row of the chunk that is equal
     keys: Sequence[tuple[bytes, bytes]]
     lacking: set[int]  # rows to compute
@@ -131,7 +128,6 @@ class _OpenRows:
         self.retries, self.types = self.plan.retries(self.step), RowTypes(self.operator)
 
     def run(self) -> None:
-        """Compute and commit all chunks."""
         with attribute_operator_errors(self.operator):
             results = self.operator.process_chunks(self._opened())
         since = time.perf_counter()
@@ -146,7 +142,13 @@ class _OpenRows:
                 found = f"finished row {row}, which it was not asked for"
                 raise OperatorError(f"{self.operator.name()} {found}")
             seconds, since = time.perf_counter() - since, time.perf_counter()
-            self._finish(chunk, row, StepResult(self._checked(chunk, row, change), 1, seconds))
+            result = StepResult(self._checked(chunk, row, change), 1, seconds)
+            chunk.lacking.remove(row)
+            if result.change.drops_all():
+                chunk.dropped[row] = result
+            else:
+                self._keep(chunk.keys[row][0], result)
+            self.task(1)
             if not chunk.lacking:
                 del self.given[number]
                 self._commit(chunk)
@@ -155,7 +157,6 @@ class _OpenRows:
             raise OperatorError(f"{self.operator.name()} {found}")
 
     def _opened(self) -> Iterator[RowsOfChunk]:
-        """What is to be computed of the chunks."""
         given, committed = count(), self.plan.committed_chunks(self.step)
         for number, size in enumerate(self.sizes):
             if number in committed:
@@ -175,15 +176,13 @@ class _OpenRows:
 
     def _read(self, number: int) -> tuple[_Chunk, dict[bytes, bytes]]:
         """A chunk, which of its rows have to be computed, and what is kept of the others."""
-        table = read_columns(self.operator, self._frame(number))
+        frame = self.plan.frame_before(number, self.step)
+        own = matching(self.operator, frame)
+        table = read_columns(self.operator, own)
         keys = self._keys(table)
         kept = self._kept(keys)
-        lacking = {row for row, own in enumerate(keys) if kept.keys().isdisjoint(own)}
-        return _Chunk(number, table, keys, lacking), kept
-
-    def _frame(self, chunk: int) -> Frame:
-        """The rows of a chunk that the step is about."""
-        return matching(self.operator, self.plan.frame_before(chunk, self.step))
+        lacking = {row for row, known in enumerate(keys) if kept.keys().isdisjoint(known)}
+        return _Chunk(number, frame, own, table, keys, lacking), kept
 
     def _keys(self, table: pa.Table) -> list[tuple[bytes, bytes]]:
         """The keys of each row, see `_Chunk`; where no other has its result, it is of its place."""
@@ -236,18 +235,9 @@ class _OpenRows:
             return self.types.check(without_dictionaries(checked(self.operator, change, 1)))
         except OperatorError as error:
             first_row = self.plan.source.first_row(chunk.number)
-            raise located_at(error, self._frame(chunk.number), row, first_row) from None
-
-    def _finish(self, chunk: _Chunk, row: int, result: StepResult) -> None:
-        chunk.lacking.remove(row)
-        if result.change.drops_all():
-            chunk.dropped[row] = result
-        else:
-            self._keep(chunk.keys[row][0], result)
-        self.task(1)
+            raise located_at(error, chunk.own, row, first_row) from None
 
     def _commit(self, chunk: _Chunk, kept: Mapping[bytes, bytes] | None = None) -> None:
-        """Write what was done to all rows of a chunk."""
         for row, result in chunk.dropped.items():
             self._keep(chunk.keys[row][0], result)
         n, kept = len(chunk.keys), self._kept(chunk.keys) if kept is None else kept
@@ -269,14 +259,12 @@ class _OpenRows:
             change = checked(self.operator, change, n)
         else:
             change = apply_operator(self.operator, chunk.table, 0)
-        frame = self.plan.frame_before(chunk.number, self.step)
         seconds = sum(result.seconds for result in results)
-        whole = whole_result(self.step, frame, change, seconds=seconds)
+        whole = whole_result(self.step, chunk.frame, change, seconds=seconds)
         save(self.plan.path(self.step, chunk.number), whole)
 
 
 def row_keys(table: pa.Table) -> list[bytes]:
-    """A hash of each row's content."""
     texts = (json.dumps(row, default=repr, sort_keys=True) for row in table.to_pylist())
     return [xxhash.xxh3_128_digest(text.encode()) for text in texts]
 

@@ -1,7 +1,7 @@
 """`--retry_missing STEP`, `--retry_dropped`: what failed is computed again, and nothing else.
 
 A failure is a reason in a column `..._missing` that another attempt may not meet, or a row that a
-step names as `Change.failed`. A retry is counted, see `commit.py`: its results, and those of all
+step names as `Change.failed`. A retry is counted, see `Retries`: its results, and those of all
 steps after it, are in folders of their own. A chunk begins there with what the step did before.
 """
 
@@ -22,10 +22,9 @@ from ...operators.operator import merge_logged, surviving_rows
 from ..dataset.read import chunk_name
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
-from .commit import load
 from .conditional_step import matching_rows
 from .frame import Frame
-from .plan import Plan
+from .plan import Plan, load
 from .report import failures, may_fail
 from .steps import StepResult, apply_operator, read_columns
 
@@ -33,7 +32,6 @@ _OPTION = "--retry_missing"
 
 
 def step_to_retry(recipe: Recipe, wanted: str | int) -> Step:
-    """The step of a recipe with this name or number."""
     named = {name: s for s in recipe.steps for name in (s.name, str(s.number))}
     step = named.get(str(wanted))
     if step is None:

@@ -18,7 +18,6 @@ from functools import cached_property, partial
 from typing import Literal
 
 from ...operators import (
-    DataError,
     EngineError,
     PromptTemplateMapper,
     RecipeError,
@@ -37,22 +36,19 @@ from ..recipe.columns import checked_schema, group_warnings
 from ..recipe.recipe import Recipe, dump
 from ..recipe.steps import Step, server_warnings, weight_warnings
 from .cache import use_cache
-from .commit import save
 from .conditional_step import matching
 from .dataset_step import run_dataset_step, write_digest
 from .export import check_may_write, write_parts
 from .finished_export import Hold, finished_report, placed, recipe_mark, sign, sole_writer
 from .frame import NO_GROUP_STARTS, GroupStarts
-from .plan import Plan, check_chunk_rows, default_chunk_rows, kept_folder
+from .plan import Plan, check_chunk_rows, default_chunk_rows, kept_folder, save
 from .progress import Progress
-from .repeated_prompts import check_prompts
 from .report import Report
 from .resumable_step import run_resumable
 from .retry_missing import computed_again, count_failed, retry_dropped, step_to_retry
 from .steps import identity_lines, prefix_errors_with_step, run_step
-from .trial import unmatched_warnings
+from .trial import check_prompts, unmatched_warnings
 from .workers import LocalWorkers, Workers
-from .workers_on_ray import RayWorkers
 
 RunEngine = Literal["local", "ray"]
 
@@ -107,11 +103,8 @@ def run(
 def cluster_of(recipe: Recipe, engine: RunEngine | None, ray_address: str | None) -> str | None:
     """The address of the Ray cluster that runs a recipe; None: this machine runs it.
 
-    Args:
-        recipe: what is to be run; its `executor_type` and `ray_address` hold where nothing else is
-            given.
-        engine: the engine; None: Ray where an address is given, else what the recipe has.
-        ray_address: of the cluster, see `connected_to_ray`; None: what the recipe has.
+    Without an engine it is Ray where an address is given, else what the recipe says; for an address
+    see `connected_to_ray`.
     """
     if engine == "local" and ray_address is not None:
         raise RecipeError(f"engine is local, and ray is {ray_address!r}", "give one of them")
@@ -150,9 +143,10 @@ class Run:
 
     @cached_property
     def workers(self) -> Workers:
-        """The workers, from the first time on that they are needed."""
         if self.cluster is None:
             return self.opened.enter_context(LocalWorkers(self.plan))
+        from .workers_on_ray import RayWorkers
+
         workers = RayWorkers(self.plan, self.cluster, self.progress.tell)
         return self.opened.enter_context(workers)
 
@@ -184,9 +178,8 @@ class Run:
     def finish(self, hold: Hold) -> Report:
         """Compute and commit what is missing, and write the export.
 
-        Raises:
-            DamagedError: a file of the cache is damaged. Once it is removed, the work is planned
-                and done again: commits are loaded then, and not computed.
+        Where it raises that a file of the cache is damaged, that is removed, and the work is
+        planned and done again: commits are loaded then, and not computed.
         """
         if not self.has_retried:
             self.retry()
@@ -222,7 +215,6 @@ class Run:
         self.has_retried = True
 
     def run_stage(self, steps: Sequence[Step]) -> None:
-        """Compute and commit what is missing of a stage, chunk by chunk."""
         last = steps[-1]
         if isinstance(last.operator, ResumableOperator):
             self.run_resumable(last, last.operator)
@@ -244,7 +236,7 @@ class Run:
             for chunk, groups in self.workers.map(todo, work, chunks):
                 found[chunk] = groups
                 (task.find if chunk in in_cache else task)(plan.source.rows[chunk])
-        self.check_contiguous([found[chunk] for chunk in sorted(found)])
+        check_prompts(self.recipe, [found[n] for n in sorted(found)], plan.source.place)
         if needs_digest:
             run_dataset_step(plan, last, self.workers, self.progress)
 
@@ -258,7 +250,7 @@ class Run:
             if step.number == 1:
                 found.append(GroupStarts.of(frame, plan.source.first_row(chunk)))
         if found:  # Before anything is paid for.
-            self.check_contiguous(found)
+            check_prompts(self.recipe, found, plan.source.place)
         with (
             self.progress.task(step.name, sum(sizes)) as task,
             listening(task.sample),
@@ -288,13 +280,6 @@ class Run:
             report.write(place.folder)
         sign(plan, hold)
         return report
-
-    def check_contiguous(self, parts: Sequence[GroupStarts]) -> None:
-        """Check that the rows of each prompt are next to each other in the dataset."""
-        try:
-            check_prompts(self.recipe, parts, self.plan.source.place)
-        except DataError as error:
-            raise error.at(str(self.recipe.head.dataset_spec)) from None
 
     # A resumable step that may find all of its results, from an earlier run or in a cache of its
     # own, may need no server. It is checked only where rows before it are computed that it cannot
@@ -346,11 +331,7 @@ class Run:
     def remove_damaged(self, error: DamagedError) -> None:
         """Remove a damaged file, so that it counts as missing.
 
-        It may be a chunk of the source, or what a later commit links to, so the work is planned
-        again. Damage is rare, and passes over the work are at most as many as files are damaged.
-
-        Raises:
-            DamagedError: the file was removed before, and written again.
+        The error is raised if it was removed before, and written again.
         """
         path = error.path
         if path is None or path in self.removed:

@@ -48,16 +48,12 @@ from .report import NEW_ROW, AuditLog
 
 
 class StepResult(NamedTuple):
-    """What a step did to some rows."""
-
     change: Change  # to the rows
     rows_in: int  # rows before the step
     seconds: float = 0.0  # that the operator took
 
 
 class AppliedStep(NamedTuple):
-    """A step, the frame before it, what it did, and the frame after it."""
-
     step: Step
     before: Frame
     result: StepResult
@@ -82,7 +78,7 @@ def run_step(
     start, operator = clock(), step.operator
     with prefix_errors_with_step(step, recipe):
         own = matching(operator, frame)
-        table = (_digest if operator.scope is Scope.DATASET else read_columns)(operator, own)
+        table = (digest if operator.scope is Scope.DATASET else read_columns)(operator, own)
         try:
             change = apply_operator(operator, table, own.num_rows)
         except OperatorError as error:
@@ -96,7 +92,6 @@ def run_step(
 def iterate_steps(
     steps: Sequence[Step], frame: Frame, run: RunStep = run_step
 ) -> Iterator[AppliedStep]:
-    """Apply steps one after the other, and stop at each."""
     for step in steps:
         result = run(step, frame)
         after = frame.after(result.change)
@@ -112,7 +107,6 @@ def apply_steps(
     log: AuditLog | None = None,
     first_row: int = 0,
 ) -> Frame:
-    """The frame after some steps."""
     for step in steps:
         change, _, seconds = run(step, frame)
         if log is not None:
@@ -195,16 +189,13 @@ def read_columns(operator: Operator, frame: Frame) -> pa.Table:
 
 def digest(operator: Operator, frame: Frame) -> pa.Table:
     """What an operator of dataset scope keeps of some rows: of those that it is about."""
-    return _digest(operator, matching(operator, frame))
-
-
-def _digest(operator: Operator, frame: Frame) -> pa.Table:
-    table = read_columns(operator, frame)
+    own = matching(operator, frame)
+    table = read_columns(operator, own)
     with attribute_operator_errors(operator):
         kept = operator.digest(table)
-        if kept.num_rows != frame.num_rows:
+        if kept.num_rows != own.num_rows:
             raise OperatorError(
-                f"made a digest of {kept.num_rows} rows from {frame.num_rows}",
+                f"made a digest of {kept.num_rows} rows from {own.num_rows}",
                 "a digest has one row for each row",
             )
     return kept

@@ -7,7 +7,7 @@ written as the export would be. Steps that call a model, a server or another lib
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +17,7 @@ import yaml
 
 from ...operators import (
     ALL,
+    DataError,
     ExactDeduplicator,
     MathVerifyMapper,
     PromptTemplateMapper,
@@ -30,10 +31,9 @@ from ..dataset.files import is_folder
 from ..dataset.read import Dataset, place_of
 from ..dataset.write import writer
 from ..recipe.recipe import Recipe
-from ..recipe.steps import Step
-from .frame import Frame, GroupStarts
-from .match_log import MatchLog, unmatched_lines
-from .repeated_prompts import check_prompts
+from ..recipe.steps import Step, gives_responses
+from .conditional_step import MatchLog, unmatched_lines
+from .frame import Frame, GroupStarts, check_contiguous
 from .steps import apply_steps, identity_lines, iterate_steps, prefix_errors_with_step
 
 _SHOWN = 40
@@ -46,22 +46,23 @@ _WRITTEN = 100
 
 
 def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
-    """Return lines about what the first rows show that is worth a look."""
+    """Lines about what the first rows show that is worth a look."""
     steps = list(takewhile(_is_tried, recipe.steps))
     lines, frame = list[str](), Frame.of(dataset.first_rows)
+    grouped = any(step.operator.scope is not Scope.ROW for step in recipe.steps)
     try:
         for applied in iterate_steps(steps, frame):
             frame = applied.after
             if isinstance(applied.step.operator, PromptTemplateMapper):
                 lines += _of_references(recipe, applied.step, applied.before.table(), frame)
                 lines += identity_lines(recipe, applied.step, applied.before, frame)
-        if any(step.operator.scope is not Scope.ROW for step in recipe.steps):
-            whole = dataset.is_small()
-            made = apply_steps(steps, Frame.of(dataset.table())) if whole else frame
-            files = [(str(file), table.num_rows) for file, table in dataset.first_tables]
-            check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: place_of(row, files))
+        is_whole = grouped and dataset.is_small()
+        made = apply_steps(steps, Frame.of(dataset.table())) if is_whole else frame
     except RejuiceError as error:
         raise error.at(str(dataset.spec)) from None
+    if grouped:
+        files = [(str(file), table.num_rows) for file, table in dataset.first_tables]
+        check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: place_of(row, files))
     _try_to_write(recipe, frame)
     return [*lines, *_of_sources(recipe, dataset.first_rows)]
 
@@ -70,6 +71,23 @@ def _is_tried(step: Step) -> bool:
     # Of equal questions, a deduplicator before sampling keeps one.
     tried = (PromptTemplateMapper, RecordedRolloutMapper, ExactDeduplicator)
     return isinstance(step.operator, tried)
+
+
+def check_prompts(
+    recipe: Recipe, parts: Sequence[GroupStarts], place: Callable[[int], str]
+) -> None:
+    """Check that the rows of each prompt are next to each other in the dataset of a recipe."""
+    try:
+        check_contiguous(parts, place)
+    except DataError as error:
+        operators, right = [step.operator for step in recipe.steps], error.right
+        makers = [each for each in operators if isinstance(each, PromptTemplateMapper)]
+        column = makers[0].question if makers else "prompt_id"
+        is_column = not makers or not (makers[0].identity or "." in column)
+        if is_column and any(map(gives_responses, operators)):  # Else a row is one of its prompt's.
+            step = f"exact_deduplicator: {{column: {column}, within: all}}"
+            right = f"keep one of them by the first step `{step}`, or {right}"
+        raise DataError(error.found, right, where=str(recipe.head.dataset_spec)) from None
 
 
 def unmatched_warnings(recipe: Recipe) -> Iterator[str]:
@@ -90,7 +108,7 @@ def unmatched_warnings(recipe: Recipe) -> Iterator[str]:
 
 
 def _of_sources(recipe: Recipe, rows: pa.Table) -> Iterator[str]:
-    """Yield how figures by source are had, where only the name of the column stands against them.
+    """How figures by source are had, where only the name of the column stands against them.
 
     A recipe that has `columns`, or reads the column by its own name, knows what it does.
     """
@@ -124,26 +142,24 @@ def _try_to_write(recipe: Recipe, frame: Frame) -> None:
 
 
 def _of_references(recipe: Recipe, step: Step, rows: pa.Table, frame: Frame) -> list[str]:
-    """Return where references were found, and how many of them cannot be graded against."""
     operator = step.operator
     assert isinstance(operator, PromptTemplateMapper)
-    lines, n = list[str](), rows.num_rows
     if operator.reference is None:
         return []
-    lines += _of_choices(step, rows, frame)
+    lines = [*_of_choices(step, rows, frame)]
     column = at_path(rows, operator.reference)
     if operator.reference_form == "auto" and operator.reference_pattern is None:
         texts = column.flatten() if is_list(column.type) else column
         found = texts.to_pylist() if is_text(texts.type) else []
-        boxed = sum(has_box(text or "") for text in found)
-        if boxed:
-            where = f"of column '{operator.reference}' (reference_form: boxed)"
-            found = f"in {boxed:,} of the first {n:,} rows the reference is the content"
-            lines.append(f"{step.name}: {found} of the last \\boxed{{}} {where}.")
-    verifiers = (each.operator for each in recipe.steps)
-    for verifier in (each for each in verifiers if isinstance(each, MathVerifyMapper)):
-        return [*lines, *_ungradable(step, frame, verifier)]
-    return lines
+        if boxed := sum(has_box(text or "") for text in found):
+            lines.append(
+                f"{step.name}: in {boxed:,} of the first {rows.num_rows:,} rows the reference is "
+                f"the content of the last \\boxed{{}} of column '{operator.reference}' "
+                "(reference_form: boxed)."
+            )
+    operators = (each.operator for each in recipe.steps)
+    verifier = next((each for each in operators if isinstance(each, MathVerifyMapper)), None)
+    return lines if verifier is None else [*lines, *_ungradable(step, frame, verifier)]
 
 
 def _ungradable(step: Step, frame: Frame, verifier: MathVerifyMapper) -> list[str]:
@@ -190,7 +206,7 @@ def _short(text: str) -> str:
 
 
 def _of_choices(step: Step, rows: pa.Table, frame: Frame) -> Iterator[str]:
-    """Yield that the references may be indices of options, which no answer gives."""
+    """The references may be indices of options, which no answer gives."""
     references = frame.select(["reference"])["reference"].drop_null().to_pylist()
     for name in rows.column_names:
         if name.lower() not in _OPTIONS or not is_list(rows[name].type):

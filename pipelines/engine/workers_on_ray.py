@@ -13,11 +13,10 @@ import os
 import time
 import traceback
 import uuid
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from functools import cache, lru_cache
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -31,7 +30,7 @@ from ..dataset.remote import AnyPath, RemotePath
 from ..ray_session import AUTO, connected_to_ray
 from ..recipe.steps import Step
 from .plan import Plan, operator_key
-from .workers import TRIES, worker_died
+from .workers import WorkerDiedError, Workers
 
 # --- Shared folder --------------------------------------------------------------------
 # Whether every node of a Ray cluster sees the same files: a folder may be local to one machine.
@@ -41,10 +40,8 @@ _WAIT_S = 5.0
 
 
 class OfNode(NamedTuple):
-    """What a function returned on one node."""
-
     node: str  # its host name and address, for messages
-    value: Any  # what the function returned
+    value: Any  # what a function returned there
 
 
 def on_each_node(function: Callable[..., Any], *arguments: Any) -> list[OfNode]:
@@ -73,35 +70,18 @@ def on_each_node(function: Callable[..., Any], *arguments: Any) -> list[OfNode]:
     return found
 
 
-def nodes_that_cannot_read(folder: AnyPath) -> list[str]:
-    """The nodes of the connected Ray cluster that do not see what is written into a folder.
-
-    Args:
-        folder: one on disk is made where it does not exist; one of an object store is the same
-            from everywhere.
-
-    Raises:
-        OSError: this process cannot write into the folder.
-    """
-    if isinstance(folder, RemotePath):
-        return []
+def check_shared(folder: AnyPath, what: str) -> None:
+    """Check that all nodes of the connected Ray cluster see what is written into a folder."""
+    if isinstance(folder, RemotePath):  # It is the same from everywhere.
+        return
     folder.mkdir(parents=True, exist_ok=True)
     text = uuid.uuid4().hex
     token = folder.absolute() / f".shared-{text}"
     token.write_text(text)
     try:
-        return [node for node, reads in on_each_node(reads_text, token, text) if not reads]
+        nodes = [node for node, reads in on_each_node(reads_text, token, text) if not reads]
     finally:
         token.unlink(missing_ok=True)
-
-
-def check_shared(folder: AnyPath, what: str) -> None:
-    """Check that all nodes of the connected Ray cluster share a folder.
-
-    Raises:
-        OSError: this process cannot write into it.
-    """
-    nodes = nodes_that_cannot_read(folder)
     if nodes:
         others = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
         found = f"node {nodes[0]}{others} of the Ray cluster cannot read {what} in {folder}"
@@ -136,7 +116,7 @@ class _Setup(NamedTuple):
 class _Raised(NamedTuple):
     """An exception of the work, returned instead of raised: Ray would wrap it in a page of text."""
 
-    error: Exception  # the exception
+    error: Exception
     text: str  # its traceback
 
 
@@ -144,28 +124,26 @@ class _WorkerTracebackError(Exception):
     """The traceback of an exception in a worker, as text."""
 
 
-class RayWorkers:
-    """`np` tasks of Ray at a time.
+class RayWorkers(Workers):
+    """`np` tasks of Ray at a time; `report_line` gets a line about where the run takes place."""
 
-    Args:
-        plan: what will be run.
-        address: as in `connected_to_ray`.
-        report_line: called with a line that tells where the run takes place.
-    """
+    _kind = "Ray worker"
 
     def __init__(self, plan: Plan, address: str, report_line: Callable[[str], object]) -> None:
         self._plan, self._address, self._report_line = plan, address, report_line
-        self._count = min(plan.recipe.head.np, len(plan.source.rows))
+        self._under_way = min(plan.recipe.head.np, len(plan.source.rows))
         self._setup = _Setup(os.getcwd(), plan.recipe.head.custom_operator_paths)
-        self._open, self._stays_connected = ExitStack(), False
+        self._open = ExitStack()
 
     def __enter__(self) -> RayWorkers:
         needs("engine ray", "rejuice[ray]", "ray")
         import ray
 
-        self._stays_connected = ray.is_initialized()
+        # Ray ends tasks with the connection. They are not cancelled: it aborts the process where a
+        # task that it cancels has just ended.
+        self._outlive = ray.is_initialized()
         started_here = self._open.enter_context(
-            connected_to_ray(self._address, num_cpus=self._count)
+            connected_to_ray(self._address, num_cpus=self._under_way)
         )
         if started_here:
             if self._address == AUTO:
@@ -182,46 +160,31 @@ class RayWorkers:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def map(
-        self, steps: Sequence[Step], work: Callable[[int], T], count: int
-    ) -> Iterator[tuple[int, T]]:
-        """See `Workers.map`."""
+    def _submit(
+        self, steps: Sequence[Step], work: Callable[[int], T]
+    ) -> Callable[[int], Future[Any]]:
         import ray
 
         close_pools()  # Those of the preflight: each task has pools of its own.
         shared = [ray.put(work)]  # In a list, a task gets the reference, not the object.
         task = ray.remote(num_cpus=1, max_retries=0)(_run)
-        todo, deaths = iter(range(count)), Counter[int]()
-        running: dict[Any, int] = {}
+        return lambda item: task.remote(self._setup, shared, item).future()
+
+    def _result(self, future: Future[Any]) -> Any:
+        import ray
+
         try:
-            while True:
-                for item in islice(todo, self._count - len(running)):
-                    running[task.remote(self._setup, shared, item)] = item
-                if not running:
-                    return
-                (finished, *_), _ = ray.wait(list(running))
-                item = running.pop(finished)
-                try:
-                    result = ray.get(finished)
-                except ray.exceptions.RayTaskError:
-                    raise
-                except ray.exceptions.RayError as error:
-                    deaths[item] += 1
-                    if deaths[item] == TRIES:
-                        cause = first_line(error).rstrip(".")
-                        raise worker_died("Ray worker", steps, [item], count, cause) from error
-                    running[task.remote(self._setup, shared, item)] = item
-                else:
-                    yield item, _raise_failure(result)
-        finally:
-            # Not cancelled: Ray aborts the process where a task that it cancels has just ended. It
-            # ends tasks with the connection; where that stays, they must not write after the run.
-            if self._stays_connected and running:
-                ray.wait(list(running), num_returns=len(running))
+            result = future.result()
+        except ray.exceptions.RayTaskError:
+            raise
+        except ray.exceptions.RayError as error:
+            raise WorkerDiedError(first_line(error).rstrip(".")) from error
+        if isinstance(result, _Raised):
+            raise result.error from _WorkerTracebackError(result.text)
+        return result
 
 
 def _run(setup: _Setup, shared: list[Any], item: int) -> Any:
-    """Run work on an item, in a process of Ray's."""
     try:
         _set_up(setup)
         return _fetched(shared[0])(item)
@@ -250,18 +213,9 @@ def _fetched(reference: Any) -> Callable[[int], Any]:
     return work
 
 
-def _raise_failure(result: Any) -> Any:
-    if isinstance(result, _Raised):
-        raise result.error from _WorkerTracebackError(result.text)
-    return result
-
-
 def _check_nodes(plan: Plan, setup: _Setup) -> int:
-    """Check that all nodes of a cluster share the files of a run, and have the code of its steps.
-
-    Returns:
-        How many nodes there are.
-    """
+    """Check that all nodes share the files of a run, and have the code of its steps; how many
+    nodes there are."""
     import ray
 
     check_shared(plan.cache, "the cache")

@@ -22,7 +22,6 @@ from rejuice.operators.deduplicator.exact_deduplicator import ExactDeduplicator
 from rejuice.operators.servers.judge import key_of, open_cache
 from rejuice.pipelines.engine import dataset_step
 
-dataset_step.SHARD_BYTES = int(os.environ.get("SHARD_BYTES", dataset_step.SHARD_BYTES))
 decided = 0  # shards decided by this process
 done = 0  # rows sampled by this process
 pause = lambda: time.sleep(float(os.environ.get("PAUSE", "0")))
@@ -85,6 +84,9 @@ class JudgeMapper(Mapper):
         return {"reward": pa.array(scores, pa.float64())}
 
 class RepeatDeduplicator(ExactDeduplicator):
+    def shard(self, digest):
+        dataset_step.SHARD_BYTES = int(os.environ.get("SHARD_BYTES", dataset_step.SHARD_BYTES))
+        return super().shard(digest)
     def apply(self, table):
         global decided
         if str(decided) == os.environ.get("DIE_DECIDING"): os.kill(os.getpid(), signal.SIGKILL)

@@ -22,8 +22,8 @@ from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.dataset.read import Dataset, fingerprint, read_all
 from ...pipelines.dataset.remote import AnyPath
 from ...pipelines.dataset.spec import DatasetSpec
+from ...pipelines.engine.conditional_step import MatchLog, unmatched_lines
 from ...pipelines.engine.frame import Frame
-from ...pipelines.engine.match_log import MatchLog, unmatched_lines
 from ...pipelines.engine.report import DECISIONS
 from ...pipelines.recipe.steps import GROUP_OF_ONE, Step, compares_group, of_files
 from ..run import TrainingRun, is_prepared

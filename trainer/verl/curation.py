@@ -34,9 +34,8 @@ from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import drop
 from ...operators.sampling.tokenizer import Encode, TemplateRefusedError
 from ...pipelines.analysis.written import Lines
-from ...pipelines.engine.conditional_step import matching_rows
+from ...pipelines.engine.conditional_step import MatchLog, matching_rows
 from ...pipelines.engine.frame import Frame
-from ...pipelines.engine.match_log import MatchLog
 from ...pipelines.engine.report import AuditLog, decisions
 from ...pipelines.engine.steps import StepResult, apply_steps, run_step
 from ...pipelines.recipe.steps import Step

@@ -30,7 +30,7 @@ from ...operators.importance import POLICY_AGE, POLICY_LOGPROBS, SAMPLED_LOGPROB
 from ...operators.mapper.importance_weight_mapper import ImportanceWeightMapper
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.tokenizer import Encode, chat_encoder
-from ...pipelines.engine.match_log import unmatched_lines
+from ...pipelines.engine.conditional_step import unmatched_lines
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.train import TURN_MEAN
 from .. import metrics, saved

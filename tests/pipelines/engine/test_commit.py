@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rejuice.operators import Change, DataError
 from rejuice.pipelines.dataset.files import write_arrow
-from rejuice.pipelines.engine.commit import Retries, count_retry, counts_retry, load, save
+from rejuice.pipelines.engine.plan import Retries, count_retry, counts_retry, load, save
 from rejuice.pipelines.engine.steps import StepResult
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))

@@ -14,7 +14,6 @@ from rejuice.operators import OperatorError
 from rejuice.pipelines.dataset import files
 from rejuice.pipelines.engine import dataset_step
 from rejuice.pipelines.engine import run as engine
-from rejuice.pipelines.engine.commit import load as load_commit
 from rejuice.pipelines.engine.dataset_step import (
     commit_decisions,
     count_shards,
@@ -23,6 +22,7 @@ from rejuice.pipelines.engine.dataset_step import (
     write_digest,
 )
 from rejuice.pipelines.engine.plan import Plan
+from rejuice.pipelines.engine.plan import load as load_commit
 from rejuice.pipelines.engine.progress import Progress
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.recipe import load

@@ -12,8 +12,8 @@ from rejuice.operators import DataError, RecipeError
 from rejuice.pipelines import Recipe, api
 from rejuice.pipelines.dataset.files import run_folder
 from rejuice.pipelines.engine import run as engine
-from rejuice.pipelines.engine.commit import count_retry
 from rejuice.pipelines.engine.finished_export import read_manifest
+from rejuice.pipelines.engine.plan import count_retry
 from rejuice.pipelines.engine.report import Report
 from rejuice.pipelines.recipe.recipe import load
 

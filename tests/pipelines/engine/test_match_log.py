@@ -5,9 +5,9 @@ import pytest
 from command import runner
 
 from rejuice.operators import FormatRewardMapper
-from rejuice.pipelines.engine import match_log
+from rejuice.pipelines.engine import conditional_step
+from rejuice.pipelines.engine.conditional_step import MatchLog
 from rejuice.pipelines.engine.frame import Frame
-from rejuice.pipelines.engine.match_log import MatchLog
 from rejuice.pipelines.engine.report import Report
 
 SOURCES = ["gsm8k"] * 5 + ["math"] * 2 + [None]
@@ -66,7 +66,7 @@ def test_long_values_that_begin_alike_are_counted_together():
 
 
 def test_a_log_of_many_parts_keeps_the_most_frequent_values(monkeypatch):
-    monkeypatch.setattr(match_log, "_MOST_KEPT", 2)
+    monkeypatch.setattr(conditional_step, "_MOST_KEPT", 2)
     rows = pa.table({"source": ["a", "a", "b", "c", "d", "a"]})
     for parts in (1, 3, 6):
         # Of two values that are as frequent, the first one is kept.

@@ -13,7 +13,7 @@ import pytest
 
 from rejuice.operators import OperatorError, kept_rows
 from rejuice.pipelines.engine import run as engine
-from rejuice.pipelines.engine.commit import load as load_commit
+from rejuice.pipelines.engine.plan import load as load_commit
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.recipe import load
 

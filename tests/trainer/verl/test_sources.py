@@ -7,7 +7,7 @@ import pytest
 
 from rejuice.operators import Mapper, MathVerifyMapper, RewardSumMapper
 from rejuice.operators.mapper.format_reward_mapper import FormatRewardMapper
-from rejuice.pipelines.engine.match_log import unmatched_lines
+from rejuice.pipelines.engine.conditional_step import unmatched_lines
 from rejuice.pipelines.recipe.steps import number_steps
 from rejuice.trainer.verl.curation import Curation, continued, curate, missing_figures, values_table
 from rejuice.trainer.verl.figures import response_figures, source_figures

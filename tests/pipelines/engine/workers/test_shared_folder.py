@@ -6,29 +6,23 @@ import pytest
 
 from rejuice.operators import EngineError
 from rejuice.pipelines.dataset.remote import RemotePath
-from rejuice.pipelines.engine.workers_on_ray import (
-    check_shared,
-    nodes_that_cannot_read,
-    on_each_node,
-)
+from rejuice.pipelines.engine.workers_on_ray import check_shared, on_each_node
 from rejuice.pipelines.ray_session import connected_to_ray
 
 
 def test_an_object_store_is_the_same_from_everywhere():
-    assert nodes_that_cannot_read(RemotePath("s3", "bucket/folder")) == []
+    check_shared(RemotePath("s3", "bucket/folder"), "the cache")
 
 
 @pytest.mark.slow
 def test_a_node_that_sees_another_folder_is_named(second_node, tmp_path):
-    assert nodes_that_cannot_read(tmp_path / "new") == []
-    check_shared(tmp_path, "the cache")
-    (node,) = nodes_that_cannot_read(second_node)
-    assert re.fullmatch(r"\S+ \([\d.:]+\)", node)
+    check_shared(tmp_path / "new", "the cache")
     with pytest.raises(EngineError) as error:
         check_shared(second_node, "the cache")
-    assert str(error.value) == (
-        f"node {node} of the Ray cluster cannot read the cache in {second_node}; "
-        "give a folder that all nodes share, or one of an object store"
+    assert re.fullmatch(
+        rf"node \S+ \([\d.:]+\) of the Ray cluster cannot read the cache in {second_node}; "
+        "give a folder that all nodes share, or one of an object store",
+        str(error.value),
     )
     assert list(second_node.iterdir()) == [], "nothing is left of the check"
 
