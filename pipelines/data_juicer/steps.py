@@ -126,11 +126,7 @@ class ForeignOperator(Operator):
     @property
     def text_column(self) -> str | None:
         """The column that its texts are in; None where it may do without one."""
-        return str(self.fields.get("text_key") or "text") if reads_only_text(self.found) else None
-
-    @property
-    def keeps_columns(self) -> bool:
-        return keeps_columns(self.found)
+        return str(self.fields.get("text_key") or "text") if self.found.reads_only_text else None
 
     def digest(self, table: pa.Table) -> pa.Table:
         return table
@@ -138,7 +134,7 @@ class ForeignOperator(Operator):
     def apply(self, table: pa.Table) -> Change:
         if table.num_rows == 0:
             return Change()
-        has_statistics = writes_statistics(self.found)
+        has_statistics = self.found.writes_statistics
         seen = without_own(table, self.kind, self.fields, has_statistics=has_statistics)
         numbered = seen.append_column(ROW, pa.array(np.arange(table.num_rows)))
         key = str(self.fields.get("text_key", ""))
@@ -173,9 +169,8 @@ class ForeignOperator(Operator):
         if column == META:
             return self.kind is Kind.MAPPER or self.name() in TAGGING_OPS.modules
         # Filters of a field call their statistic as the field that they are given.
-        found = self.found
-        known = f"StatsKeys.{entry}" in _source(found) or entry in texts(self.fields)
-        return writes_statistics(found) and (not entry or known)
+        known = f"StatsKeys.{entry}" in self.found.source or entry in texts(self.fields)
+        return self.found.writes_statistics and (not entry or known)
 
 
 @cache
@@ -188,41 +183,6 @@ def _kind(name: str, kind: str, scope: Scope) -> type[ForeignOperator]:
     types = dict.fromkeys(members, "ClassVar[Any]")
     docs = {"__module__": __name__, "__doc__": f"Data-Juicer's `{name}`."}
     return type(name, (ForeignOperator,), {**docs, "__annotations__": types, **members})
-
-
-# --- What an operator reads and writes ------------------------------------------------
-
-_COLUMN = re.compile(r"\bsamples?(?:\[|\.get\()(.+?)[\],)]")
-_HELPER = re.compile(r"(Fields\.(stats|context)|HashKeys|StatsKeys)\b")
-
-
-def writes_statistics(found: ForeignKind) -> bool:
-    """Whether an operator computes statistics of each row, by which it decides."""
-    from data_juicer.ops import NON_STATS_FILTERS
-
-    return found.kind == "filter" and found.cls not in NON_STATS_FILTERS.modules.values()
-
-
-def reads_only_text(found: ForeignKind) -> bool:
-    """Whether the text is the only column that the source of an operator names."""
-    columns = set(_COLUMN.findall(_source(found)))
-    return {name for name in columns if not _HELPER.match(name)} == {"self.text_key"}
-
-
-def _source(found: ForeignKind) -> str:
-    """The source of a class and of its bases; empty where it is not on disk."""
-    bases = [base for base in found.cls.__mro__[:-1] if base.__module__ != catalogue.BASE]
-    try:
-        return "\n".join(inspect.getsource(base) for base in bases)
-    except (OSError, TypeError):  # A class of a console.
-        return ""
-
-
-def keeps_columns(found: ForeignKind) -> bool:
-    """Whether an operator leaves the columns of a table as they are, as far as that is known."""
-    if found.kind == "mapper":
-        return reads_only_text(found)
-    return found.kind in catalogue.KINDS
 
 
 # --- Named files ----------------------------------------------------------------------

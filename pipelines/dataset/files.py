@@ -147,15 +147,6 @@ FORMAT = 7
 in another way."""
 
 
-def write_arrow(path: AnyPath, table: pa.Table) -> None:
-    with (
-        written(path) as temporary,
-        pa.OSFile(str(temporary), "wb") as sink,
-        pa.ipc.new_file(sink, table.schema) as writer,
-    ):
-        writer.write_table(table)
-
-
 # --- Checked --------------------------------------------------------------------------
 # Tables that rejuice keeps in its cache: a checksum, and an Arrow stream. A file whose checksum is
 # wrong counts as absent.

@@ -35,6 +35,7 @@ from .schemas import (
     text_part,
     too_deep,
     too_many_keys,
+    within,
 )
 
 LARGEST = 2**53
@@ -219,11 +220,7 @@ def _with_types(kind: pa.DataType, others: Mapping[pa.DataType, pa.DataType]) ->
     """A type with timestamps within it as strings, and others in place of some types."""
     if pa.types.is_timestamp(kind):
         return pa.string()
-    if pa.types.is_list(kind):
-        return pa.list_(_with_types(kind.value_type, others))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_with_types(field.type, others)) for field in kind])
-    return others.get(kind, kind)
+    return others.get(kind, within(kind, lambda inner: _with_types(inner, others)))
 
 
 def _may_be_rounded(values: pa.Array | pa.ChunkedArray) -> bool:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from ...operators import DataError
-from ...operators.columns import with_items
+from ...operators.columns import is_text, with_items
 
 # --- Questions about Arrow types that several packages ask ----------------------------
-
-
-def is_text(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def is_any_list(kind: pa.DataType) -> bool:
@@ -44,21 +39,22 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         return pa.binary()
     if isinstance(kind, pa.BaseExtensionType):
         return plain_type(kind.storage_type)
-    if is_any_list(kind):
-        return pa.list_(kind.value_field.with_type(plain_type(kind.value_type)))
-    if types.is_struct(kind):
-        return pa.struct([field.with_type(plain_type(field.type)) for field in kind])
-    return kind
+    return within(kind, plain_type)
 
 
 def without_empty(kind: pa.DataType) -> pa.DataType:
     """A type with nulls in place of objects without fields, which Parquet does not have."""
+    if pa.types.is_struct(kind) and not kind.num_fields:
+        return pa.null()
+    return within(kind, without_empty)
+
+
+def within(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """A type of lists or objects, with the types of what is in them changed; others as they are."""
     if is_any_list(kind):
-        return pa.list_(kind.value_field.with_type(without_empty(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(change(kind.value_type)))
     if pa.types.is_struct(kind):
-        if not kind.num_fields:
-            return pa.null()
-        return pa.struct([field.with_type(without_empty(field.type)) for field in kind])
+        return pa.struct([field.with_type(change(field.type)) for field in kind])
     return kind
 
 

@@ -80,14 +80,13 @@ def lookup_tasks(seed: int, split: Split, n: int) -> Iterator[LookupTask]:
 def make_task(rng: random.Random, people: Sequence[str]) -> LookupTask:
     world = _world(rng, people)
     kind = pick(rng, KINDS)
-    asked = _ASKED[kind](rng, world)
-    left, operation, right = asked.calculation
+    question, words, queries, (left, operation, right) = _asked(rng, world, kind)
     return LookupTask(
-        question=QUESTIONS[asked.question].format(**asked.words),
+        question=QUESTIONS[question].format(**words),
         answer=left if operation is None else calculate(left, operation, right),
         documents=tuple(_drawn(rng, list(world.documents.values()), len(world.documents))),
         kind=kind,
-        lookups=tuple(Lookup(query, world.documents[query]) for query in asked.queries),
+        lookups=tuple(Lookup(query, world.documents[query]) for query in queries),
         expression=None if operation is None else f"{left} {operation} {right}",
     )
 
@@ -103,17 +102,8 @@ class _World(NamedTuple):
     documents: dict[str, str]  # each by the query that finds it
 
 
-class _Asked(NamedTuple):
-    """A question: its key in QUESTIONS, the words in it, what is looked up and calculated."""
-
-    question: str
-    words: dict[str, Any]
-    queries: list[str]
-    calculation: tuple[int, str | None, int]
-
-
 def _world(rng: random.Random, people: Sequence[str]) -> _World:
-    """Of its six counts and of its six prices one is in no document."""
+    """One of its six counts, and one of its six prices, is in no document."""
     chosen, shops = _drawn(rng, people, 3), _drawn(rng, SHOPS, 3)
     things, goods = _drawn(rng, WORDS["things"], 2), _drawn(rng, GOODS, 2)
     owned = [(who, what) for what in things for who in chosen][:-1]
@@ -132,39 +122,27 @@ def _world(rng: random.Random, people: Sequence[str]) -> _World:
     return _World(chosen, things[0], goods[0], shops, counts, prices, visited, documents)
 
 
-def _count(rng: random.Random, world: _World) -> _Asked:
-    a, thing = world.people[0], world.thing
-    words = {"A": a, "things": thing}
-    return _Asked("count", words, [f"{a} {thing}"], (world.counts[a, thing], None, 0))
-
-
-def _price(rng: random.Random, world: _World) -> _Asked:
-    a, shop, k = world.people[0], pick(rng, world.shops), pick(rng, _TIMES)
-    words = {"A": a, "shop": shop, "k": k, "goods": world.good}
-    product = (k, "*", world.prices[shop, world.good])
-    return _Asked("price", words, [f"{shop} {world.good}"], product)
-
-
-def _pair(rng: random.Random, world: _World) -> _Asked:
-    question, operation = pick(rng, (("sum", "+"), ("difference", "-")))
-    thing, pair = world.thing, world.people[:2]
-    if question == "difference":  # Who has more comes first.
-        pair.sort(key=lambda who: -world.counts[who, thing])
-    a, b = pair
-    words = {"A": a, "B": b, "things": thing}
-    both = (world.counts[a, thing], operation, world.counts[b, thing])
-    return _Asked(question, words, [f"{a} {thing}", f"{b} {thing}"], both)
-
-
-def _hops(rng: random.Random, world: _World) -> _Asked:
-    a, k = world.people[0], pick(rng, _TIMES)
-    shop = world.visited[a]
-    words = {"A": a, "k": k, "goods": world.good}
-    queries = [f"{a} shops", f"{shop} {world.good}"]
-    return _Asked("hops", words, queries, (k, "*", world.prices[shop, world.good]))
-
-
-_ASKED = {"count": _count, "price": _price, "pair": _pair, "hops": _hops}
+def _asked(
+    rng: random.Random, world: _World, kind: LookupKind
+) -> tuple[str, dict[str, Any], list[str], tuple[int, str | None, int]]:
+    """A question: its key in QUESTIONS, the words in it, what is looked up and calculated."""
+    a, thing, good = world.people[0], world.thing, world.good
+    if kind == "count":
+        words: dict[str, Any] = {"A": a, "things": thing}
+        return kind, words, [f"{a} {thing}"], (world.counts[a, thing], None, 0)
+    if kind == "pair":
+        question, operation = pick(rng, (("sum", "+"), ("difference", "-")))
+        pair = world.people[:2]
+        if question == "difference":  # Who has more comes first.
+            pair.sort(key=lambda who: -world.counts[who, thing])
+        a, b = pair
+        both = (world.counts[a, thing], operation, world.counts[b, thing])
+        return question, {"A": a, "B": b, "things": thing}, [f"{a} {thing}", f"{b} {thing}"], both
+    shop = pick(rng, world.shops) if kind == "price" else world.visited[a]
+    k = pick(rng, _TIMES)
+    found = [f"{shop} {good}"] if kind == "price" else [f"{a} shops", f"{shop} {good}"]
+    words = {"A": a, "k": k, "goods": good, "shop": shop}
+    return kind, words, found, (k, "*", world.prices[shop, good])
 
 
 def _drawn(rng: random.Random, items: Sequence[_Item], n: int) -> list[_Item]:
