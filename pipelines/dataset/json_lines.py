@@ -88,6 +88,13 @@ def _submitted(
         yield unreadable
 
 
+def first_keys(file: DataFile, size: int) -> list[str]:
+    for _, block in _blocks(file, size):
+        with suppress(msgspec.MsgspecError, RecursionError):
+            return list(dict.fromkeys(key for row in _OBJECTS.decode_lines(block) for key in row))
+    return []
+
+
 # --- Whole lines ----------------------------------------------------------------------
 
 

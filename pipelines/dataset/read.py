@@ -205,6 +205,14 @@ def _arrow_batches(file: DataFile, columns: Sequence[str] | None) -> Iterator[pa
             yield decoded(file, pa.Table.from_batches([batch]))
 
 
+def column_names(file: DataFile) -> list[str]:
+    if file.suffix == ".parquet":
+        return list(parquet.read_schema(file).names)
+    if file.suffix == ".arrow":
+        return next((table.column_names for table in _arrow_batches(file, None)), [])
+    return json_lines.first_keys(file, BLOCK)
+
+
 # --- A dataset in chunks --------------------------------------------------------------
 # The chunks of Parquet files are rows of these files. Rows of any other format are parsed once,
 # into a file per chunk. Either way a manifest in the folder of the source says where the cuts are.
@@ -513,10 +521,7 @@ class Dataset:
                 if not missing:
                     return
         if missing:
-            first = (
-                islice(read_batches(file, block=_FIRST_BYTES, rows=1), 1) for file in self.files
-            )
-            names = {name for tables in first for table in tables for name in table.column_names}
+            names = {name for file in self.files for name in column_names(file)}
             raise not_there(missing[0], names, self.spec)
 
 
