@@ -389,7 +389,10 @@ class Dataset:
         return fingerprint(self.files, self.spec.cache, verify=self.verify)
 
     def chunks(self, cache: AnyPath, *, chunk_rows: int, group_by: GroupColumns) -> Source:
-        folder = cache / self._folder_name(chunk_rows, group_by)
+        rows, columns = self._rows_of_parts, sorted(group_by, key=tuple)
+        made_of = [FORMAT, self.fingerprint, chunk_rows, columns, self.spec.selection]
+        made_of += [rows, list(map(len, self._parts))] if rows is not None else []
+        folder = cache / f"source-{xxhash.xxh3_64_hexdigest(json.dumps(made_of).encode())}"
         check_own_folder(folder)
         found = self.chunks_in(folder)
         if found is None:
@@ -420,14 +423,6 @@ class Dataset:
         # A chunk that was damaged is removed, wherever that is found: it is read again.
         complete = all(chunk_name(chunk) in there for chunk in range(len(rows)))
         return Source(folder, rows, schema, files=names) if complete else None
-
-    def _folder_name(self, chunk_rows: int, group_by: GroupColumns) -> str:
-        """The name of the folder of chunks, by all that decides what is in it."""
-        rows = self._rows_of_parts
-        columns = sorted(group_by, key=tuple)
-        made_of = [FORMAT, self.fingerprint, chunk_rows, columns, self.spec.selection]
-        made_of += [rows, list(map(len, self._parts))] if rows is not None else []
-        return f"source-{xxhash.xxh3_64_hexdigest(json.dumps(made_of).encode())}"
 
     def table(self) -> pa.Table:
         self._check_selection()

@@ -128,17 +128,6 @@ def files_that_match(pattern: AnyPath) -> Iterator[AnyPath]:
     return _search(above, {_names(pattern, above)})
 
 
-def is_matched(file: AnyPath, pattern: AnyPath) -> bool:
-    """Whether a file that is not there yet would match a pattern; both paths are absolute."""
-    above = folder_of(pattern)
-    if above not in file.parents:
-        return False
-    left: Collection[_Parts] = {_names(pattern, above)}
-    for name in _names(file, above):
-        left = _after(left, name)
-    return () in left
-
-
 def _search(folder: AnyPath, left: Collection[_Parts]) -> Iterator[AnyPath]:
     kinds = _listed(folder)
     for export in exports_in_parts(folder, kinds):
@@ -257,7 +246,10 @@ class DatasetSpec:
 
     def exists(self) -> bool:
         """Whether there is something to read, as far as is known without asking the hub."""
-        return all(_exists(path) for path in self.paths)
+        return all(
+            any(True for _ in files_that_match(path)) if is_pattern(path) else path.exists()
+            for path in self.paths
+        )
 
     def with_suffix(self) -> DatasetSpec:
         """The same, where each row says from what kind of file it is."""
@@ -301,7 +293,13 @@ def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
             raise DataError(f"{path} holds no dataset file", needed)
         return files
     if suffix_of(path) not in known:
-        needed = _convert(path) if path.suffix.lower() == ".csv" else needed
+        if path.suffix.lower() == ".csv":
+            load, new = (
+                "import pyarrow.csv as c, pyarrow.parquet as p",
+                path.with_suffix(".parquet"),
+            )
+            code = f'{load}; p.write_table(c.read_csv("{path.name}"), "{new.name}")'
+            needed = f"convert it: `python -c '{code}'`"
         raise DataError(f"{path} is not a dataset file", needed)
     return [path]
 
@@ -336,13 +334,6 @@ def _several(folder: AnyPath) -> DataError:
     return DataError(f"{folder} is a DatasetDict", right)
 
 
-def _convert(path: AnyPath) -> str:
-    reader, writer = "pyarrow.csv", "pyarrow.parquet"
-    new = path.with_suffix(".parquet").name
-    code = f'import {reader} as c, {writer} as p; p.write_table(c.read_csv("{path.name}"), "{new}")'
-    return f"convert it: `python -c '{code}'`"
-
-
 def check_unique(found: Sequence[tuple[object, AnyPath]]) -> None:
     """Check that no file is in two parts, so that no row is read twice by mistake."""
     parts: dict[AnyPath, object] = {}
@@ -354,10 +345,6 @@ def check_unique(found: Sequence[tuple[object, AnyPath]]) -> None:
         parts[same] = part
 
 
-def _exists(path: AnyPath) -> bool:
-    return any(True for _ in files_that_match(path)) if is_pattern(path) else path.exists()
-
-
 def _clash(path: AnyPath, export: AnyPath) -> bool:
     if not is_pattern(path):
         above = path.resolve()
@@ -365,8 +352,13 @@ def _clash(path: AnyPath, export: AnyPath) -> bool:
     # Files may be looked for in a folder of other things, such as the working directory.
     pattern = path.resolve()
     above = folder_of(pattern)
+    if export == above or export in above.parents:
+        return True
     file = export / f"{PART}-00000{PART_SUFFIX}" if is_folder(export) else export
-    return is_matched(file, pattern) or export == above or export in above.parents
+    left: Collection[_Parts] = {_names(pattern, above)} if above in file.parents else ()
+    for name in _names(file, above) if left else ():
+        left = _after(left, name)
+    return () in left
 
 
 # --- Datasets of the Hugging Face hub: downloaded once, to a file that recipes read ---
