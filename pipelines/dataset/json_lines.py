@@ -64,28 +64,23 @@ def batches(
             yield _parsed(file, block, line, columns)
         return
     with ThreadPoolExecutor(workers) as pool:
+
+        def submitted() -> Iterator[Future[pa.Table]]:
+            try:
+                for line, block in blocks:
+                    yield pool.submit(_parsed, file, block, line, columns)
+            except DataError as error:  # A line before it may be bad: the first error then.
+                unreadable = Future[pa.Table]()
+                unreadable.set_exception(error)
+                yield unreadable
+
         waiting = deque[Future[pa.Table]]()
-        for future in _submitted(pool, blocks, file, columns):
+        for future in submitted():
             waiting.append(future)
             if len(waiting) > workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-
-
-def _submitted(
-    pool: ThreadPoolExecutor,
-    blocks: Iterator[tuple[int, bytes]],
-    file: DataFile,
-    columns: Sequence[str] | None,
-) -> Iterator[Future[pa.Table]]:
-    try:
-        for line, block in blocks:
-            yield pool.submit(_parsed, file, block, line, columns)
-    except DataError as error:  # A line before it may be bad, which is the first error then.
-        unreadable = Future[pa.Table]()
-        unreadable.set_exception(error)
-        yield unreadable
 
 
 def first_keys(file: DataFile, size: int) -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from ...operators import DataError
-from ...operators.columns import is_text, with_items
+from ...operators.columns import is_text
 
 # --- Questions about Arrow types that several packages ask ----------------------------
 
@@ -204,33 +204,27 @@ def one_table(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables([conform(table, schema) for table in tables])
 
 
-def converted(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+def converted(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
     """Values as another type; where a number would be rounded, Arrow raises ArrowInvalid."""
-    if isinstance(values, pa.ChunkedArray):
-        return pa.chunked_array([converted(chunk, kind) for chunk in values.chunks], kind)
-    own = values.type
-    if own == kind:
+    if values.type == kind:
         return values
-    types = pa.types
-    if isinstance(own, pa.BaseExtensionType):
-        return converted(values.storage, kind)
-    if types.is_dictionary(own):
-        return converted(values.dictionary, kind).take(values.indices)
-    is_empty = types.is_struct(own) and not own.num_fields
-    if types.is_null(kind) and (is_empty or values.null_count == len(values)):
-        return pa.nulls(len(values))
-    if types.is_struct(own) and types.is_struct(kind) and kind.num_fields:
-        parts = dict(zip((field.name for field in own), values.flatten(), strict=True))
-        arrays = [
-            converted(parts.get(field.name, pa.nulls(len(values))), field.type) for field in kind
-        ]
-        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=values.is_null())
-    if is_any_list(own) and types.is_list(kind):
-        return with_items(values, converted(values.flatten(), kind.value_type), kind)
-    if is_text(own) and _is_parts(kind):
-        contents = [None if text is None else [text_part(text)] for text in values.to_pylist()]
-        return pa.array(contents, kind)
-    return values.cast(kind)
+    with suppress(pa.ArrowException):
+        found = values.cast(kind)
+        found.validate()  # Of list views, Arrow may make lists that are none.
+        return found
+    return pa.array([_fitted(value, kind) for value in values.to_pylist()], kind)
+
+
+def _fitted(value: Any, kind: pa.DataType) -> Any:
+    """What Arrow does not cast: texts to lists of parts, and objects without fields to null."""
+    if value is None or pa.types.is_null(kind):
+        return None
+    if pa.types.is_list(kind):
+        items = [text_part(value)] if isinstance(value, str) else value
+        return [_fitted(item, kind.value_type) for item in items]
+    if pa.types.is_struct(kind):
+        return {field.name: _fitted(value.get(field.name), field.type) for field in kind}
+    return value
 
 
 def text_part(text: str) -> dict[str, str]:

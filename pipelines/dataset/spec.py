@@ -294,11 +294,8 @@ def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
         return files
     if suffix_of(path) not in known:
         if path.suffix.lower() == ".csv":
-            load, new = (
-                "import pyarrow.csv as c, pyarrow.parquet as p",
-                path.with_suffix(".parquet"),
-            )
-            code = f'{load}; p.write_table(c.read_csv("{path.name}"), "{new.name}")'
+            load, new = "import pyarrow.csv as c, pyarrow.parquet as p", f"{path.stem}.parquet"
+            code = f'{load}; p.write_table(c.read_csv("{path.name}"), "{new}")'
             needed = f"convert it: `python -c '{code}'`"
         raise DataError(f"{path} is not a dataset file", needed)
     return [path]
