@@ -39,7 +39,7 @@ from .files import (
 from .parquet import GroupColumns, RowRange, chunked, read_range
 from .remote import AnyPath
 from .schemas import added, conform, decoded, is_too_deep, one_table, too_deep, unify
-from .spec import DatasetPart, DatasetSpec, HubDataset, Selection, check_unique, files_of, not_there
+from .spec import DatasetPart, DatasetSpec, HubDataset, Selection, files_of, not_there
 
 # --- Content hash ---------------------------------------------------------------------
 # Hashes of the content of files, kept beside the results of runs: an unchanged file is not read.
@@ -327,18 +327,21 @@ class Dataset:
 
     @cached_property
     def _parts(self) -> list[list[DataFile]]:
-        paths = [self._paths(part) for part in self.spec.parts]
-        if not self.spec.repeats:
-            parts = zip(self.spec.parts, paths, strict=True)
-            check_unique([(part, path) for part, of_part in parts for path in of_part])
-        return [[DataFile.of(path) for path in of_part] for of_part in paths]
-
-    def _paths(self, part: DatasetPart) -> Sequence[AnyPath]:
-        if not isinstance(part.path, HubDataset):
-            return files_of(part.path, self.spec.suffixes)
-        if self.spec.cache is None:
-            raise DataError(f"{part} is no file", "download it by `rejuice data download`")
-        return [part.path.file(self.spec.cache)]
+        found, seen = list[list[DataFile]](), dict[AnyPath, DatasetPart]()
+        for part in self.spec.parts:
+            if not isinstance(part.path, HubDataset):
+                paths = files_of(part.path, self.spec.suffixes)
+            elif self.spec.cache is None:
+                raise DataError(f"{part} is no file", "download it by `rejuice data download`")
+            else:
+                paths = [part.path.file(self.spec.cache)]
+            for path in () if self.spec.repeats else paths:  # So that no row is read twice.
+                if same := seen.get(path.resolve()):
+                    by = f"by {same} and by {part}" if str(same) != str(part) else "twice"
+                    raise DataError(f"{path} is read {by}", "let dataset_path name each file once")
+                seen[path.resolve()] = part
+            found.append([DataFile.of(path) for path in paths])
+        return found
 
     def is_small(self) -> bool:
         """Whether it is a single file that is there, all rows of which are quickly read."""
@@ -348,7 +351,10 @@ class Dataset:
 
     @cached_property
     def first_rows(self) -> pa.Table:
-        """The first rows of the first files that have any: at most 1,000 each, of eight files."""
+        """The first rows of the first files that have any: at most 1,000 each, of eight files.
+
+        A column may first turn up further down.
+        """
         return pa.concat_tables([table for _, table in self.first_tables])
 
     @cached_property
@@ -365,11 +371,6 @@ class Dataset:
         if not found:
             raise _empty(self.files)
         return [(file, conform(rows, schema)) for file, rows in found]
-
-    @property
-    def first_schema(self) -> pa.Schema:
-        """The schema of the first rows. A column may first turn up further down."""
-        return self.first_rows.schema
 
     @cached_property
     def schema(self) -> pa.Schema:

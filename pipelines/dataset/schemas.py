@@ -153,18 +153,12 @@ def _joined(one: pa.Field, other: pa.Field, file: object, path: Path) -> pa.Fiel
     if all(map(types.is_struct, kinds)):
         return one.with_type(pa.struct(list(_joined_fields(kinds, file, path))))
     for text, parts in (kinds, kinds[::-1]) if one.name == CONTENT else ():
-        if is_text(text) and _is_parts(parts):
-            items = parts.value_type
+        items = parts.value_type if is_text(text) and types.is_list(parts) else text
+        if types.is_null(items) or types.is_struct(items):
             own = [_PART] if types.is_null(items) else [_PART, items]
             return one.with_type(pa.list_(pa.struct(list(_joined_fields(own, file, path)))))
     what = f"column '{'.'.join(path)}' is {other.type}, but {one.type} in earlier rows"
     raise DataError(what, "give the column one type", where=str(file))
-
-
-def _is_parts(kind: pa.DataType) -> bool:
-    types = pa.types
-    is_list = types.is_list(kind)
-    return bool(is_list and (types.is_struct(kind.value_type) or types.is_null(kind.value_type)))
 
 
 def added(schema: pa.Schema, other: pa.Schema, file: object) -> pa.Schema:

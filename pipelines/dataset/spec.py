@@ -331,17 +331,6 @@ def _several(folder: AnyPath) -> DataError:
     return DataError(f"{folder} is a DatasetDict", right)
 
 
-def check_unique(found: Sequence[tuple[object, AnyPath]]) -> None:
-    """Check that no file is in two parts, so that no row is read twice by mistake."""
-    parts: dict[AnyPath, object] = {}
-    for part, file in found:
-        same = file.resolve()
-        if same in parts:
-            by = f"by {parts[same]} and by {part}" if str(parts[same]) != str(part) else "twice"
-            raise DataError(f"{file} is read {by}", "let dataset_path name each file once")
-        parts[same] = part
-
-
 def _clash(path: AnyPath, export: AnyPath) -> bool:
     if not is_pattern(path):
         above = path.resolve()

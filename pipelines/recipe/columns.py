@@ -151,7 +151,7 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
         check_first_rows(recipe, rows)
         return rows.schema
     dataset = dataset or recipe.opened()
-    schema = dataset.first_schema
+    schema = dataset.first_rows.schema
     try:
         check_columns(recipe, schema)
     except RecipeError:
@@ -163,7 +163,7 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
     try:
         check_first_rows(recipe, dataset.first_rows)
     except DataError:
-        if dataset.schema.equals(dataset.first_schema):
+        if dataset.schema.equals(dataset.first_rows.schema):
             raise
         with suppress(RecipeError):  # Fields of a struct, too, may first turn up further down.
             check_first_rows(recipe, conform(dataset.first_rows, dataset.schema))
