@@ -221,30 +221,16 @@ _MANIFEST = "schema.arrow"
 _ROWS, _RANGES, _FILES, _OF = b"rows", b"ranges", b"files", b"of"
 
 
-class InFiles(NamedTuple):
-    files: tuple[DataFile, ...]  # of the dataset
-    ranges: tuple[tuple[RowRange, ...], ...]  # of each chunk, its rows of these
-    selection: Selection  # the columns that are read, under the names that they get
-
-    def read(self, chunk: int, schema: pa.Schema) -> pa.Table:
-        tables = []
-        for part in self.ranges[chunk]:
-            file = self.files[part.file]
-            found = read_range(file, part, self.selection.columns_of(schema.names))
-            # A table without columns has no rows.
-            if not found.num_columns:
-                found = pa.table({"": pa.nulls(part.rows)})
-            tables.append(conform(self.selection.of(found, file.suffix), schema))
-        return pa.concat_tables(tables)
-
-
 class Source(NamedTuple):
     folder: AnyPath  # named by the content; the manifest and, where rows were parsed, the chunks
     rows: tuple[int, ...]  # rows of each chunk
     schema: pa.Schema  # one schema for all of them
-    in_files: InFiles | None = None  # where the chunks are rows of Parquet files
     # the names and rows of the files, where all rows of all files are read
     files: tuple[tuple[str, int], ...] = ()
+    # of each chunk, its rows of Parquet files; None: the chunks are files of the folder
+    in_files: tuple[tuple[RowRange, ...], ...] | None = None
+    opened: tuple[DataFile, ...] = ()  # the files of the dataset
+    selection: Selection = Selection()
 
     def first_row(self, chunk: int) -> int:
         return sum(self.rows[:chunk])
@@ -256,9 +242,17 @@ class Source(NamedTuple):
         schema = self.schema
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns])
-        if self.in_files is not None:
-            return self.in_files.read(index, schema)
-        return conform(read_checked(self.folder / chunk_name(index)), schema)
+        if self.in_files is None:
+            return conform(read_checked(self.folder / chunk_name(index)), schema)
+        tables = []
+        for part in self.in_files[index]:
+            file = self.opened[part.file]
+            found = read_range(file, part, self.selection.columns_of(schema.names))
+            # A table without columns has no rows.
+            if not found.num_columns:
+                found = pa.table({"": pa.nulls(part.rows)})
+            tables.append(conform(self.selection.of(found, file.suffix), schema))
+        return pa.concat_tables(tables)
 
     def columns(self, index: int) -> Callable[[str], pa.ChunkedArray]:
         """What gives a column of a chunk by name, each of which is read once it is asked for."""
@@ -417,13 +411,14 @@ class Dataset:
         names = tuple(zip(map(str, self.files), counts, strict=True)) if counts else ()
         if _RANGES in known:
             ranges = tuple(tuple(RowRange(*part) for part in chunk) for chunk in known[_RANGES])
-            in_files = InFiles(tuple(self.files), ranges, self.spec.selection)
+            opened, selection = tuple(self.files), self.spec.selection
             same = known[_OF] == self.fingerprint
-            return Source(folder, rows, schema, in_files, names) if same else None
+            found = Source(folder, rows, schema, names, ranges, opened, selection)
+            return found if same else None
         there = {path.name for path in folder.iterdir()}
         # A chunk that was damaged is removed, wherever that is found: it is read again.
         complete = all(chunk_name(chunk) in there for chunk in range(len(rows)))
-        return Source(folder, rows, schema, files=names) if complete else None
+        return Source(folder, rows, schema, names) if complete else None
 
     def table(self) -> pa.Table:
         self._check_selection()
