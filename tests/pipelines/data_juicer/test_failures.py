@@ -19,6 +19,7 @@ from loguru import logger
 from rejuice.operators import EngineError
 from rejuice.pipelines.data_juicer import catalogue, steps
 from rejuice.pipelines.data_juicer.failures import watching
+from rejuice.pipelines.data_juicer.steps import model_field
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.plan import default_chunk_rows
@@ -59,7 +60,7 @@ def recipe_of(recipe_file):
         kind = catalogue.find(name)
         params = {"base_url": server.url, "api_key": "k", "max_retries": 0}
         step = {
-            steps.model_field(kind): model,
+            model_field(kind): model,
             "try_num": 2,
             "model_params": params,
             **fields,
