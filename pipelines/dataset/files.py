@@ -142,7 +142,7 @@ def remove_folder(path: AnyPath) -> None:
 
 # --- Arrow files that appear complete -------------------------------------------------
 
-FORMAT = 7
+FORMAT = 6
 """Part of every cache key of a run: raise it when datasets are read, or chunks and commits written,
 in another way."""
 

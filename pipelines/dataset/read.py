@@ -38,7 +38,7 @@ from .files import (
 )
 from .parquet import GroupColumns, RowRange, chunked, read_range
 from .remote import AnyPath
-from .schemas import added, conform, decoded, is_too_deep, one_table, too_deep, unify
+from .schemas import added, conform, decoded, is_too_deep, one_table, too_deep, unify, without_marks
 from .spec import DatasetPart, DatasetSpec, HubDataset, Selection, files_of, not_there
 
 # --- Content hash ---------------------------------------------------------------------
@@ -364,6 +364,7 @@ class Dataset:
                 break
         if not found:
             raise _empty(self.files)
+        schema = without_marks(schema)
         return [(file, conform(rows, schema)) for file, rows in found]
 
     @cached_property
@@ -377,7 +378,7 @@ class Dataset:
                 of_file = (table.schema for table in self._read(file))
             for each in of_file:
                 schema = added(schema, self.spec.selection.schema(each, file.suffix), file)
-        return schema
+        return without_marks(schema)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -425,7 +426,8 @@ class Dataset:
         tables = list(self._all_batches())
         if not any(table.num_rows for table in tables):
             raise _empty(self.files)
-        return one_table(tables)
+        table = one_table(tables)
+        return conform(table, without_marks(table.schema))
 
     @cached_property
     def _rows_of_parts(self) -> list[int] | None:
@@ -456,7 +458,7 @@ class Dataset:
             rows.append(chunk.num_rows)
         if not rows:
             raise _empty(self.files)
-        _write_manifest(folder, schema, {_ROWS: rows, _FILES: rows_of_files})
+        _write_manifest(folder, without_marks(schema), {_ROWS: rows, _FILES: rows_of_files})
 
     def _all_batches(self, rows_of_files: list[int] | None = None) -> Iterator[pa.Table]:
         """Yield all rows, or those that are drawn; checks that the types of columns go together."""

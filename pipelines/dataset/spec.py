@@ -16,7 +16,7 @@ import pyarrow as pa
 import xxhash
 
 from ...operators import DataError
-from ...operators.columns import beginnings, column_of, find_path
+from ...operators.columns import beginnings, column_of, find_path, is_list
 from ...operators.errors import needs, shown, suggest
 from ...operators.json_text import parse_json
 from .files import (
@@ -62,10 +62,15 @@ class Selection(NamedTuple):
     def of(self, table: pa.Table, suffix: str) -> pa.Table:
         """The selected columns of a table of a file, those of them that it has."""
         if self.names is not None:
-            found = {name: find_path(table, path) for path, name in self.names}
-            there = {name: values for name, values in found.items() if values is not None}
-            # A table without columns would have no rows.
-            table = pa.table(there or {self.names[0][1]: pa.nulls(table.num_rows)})
+            found = {}
+            for path, name in self.names:
+                values = find_path(table, path)
+                if values is not None:
+                    found[_field_at(table.schema, path).with_name(name)] = values
+            if found:
+                table = pa.table(list(found.values()), schema=pa.schema(list(found)))
+            else:  # A table without columns would have no rows.
+                table = pa.table({self.names[0][1]: pa.nulls(table.num_rows)})
         if self.with_suffix and SUFFIX not in table.column_names:
             table = table.append_column(SUFFIX, pa.repeat(suffix, table.num_rows))
         return table
@@ -82,6 +87,23 @@ class Selection(NamedTuple):
     def missing(self, table: pa.Table) -> list[str]:
         """The selected columns, as files call them, that a table of a file lacks."""
         return [path for path, _ in self.names or () if find_path(table, path) is None]
+
+
+def _field_at(fields: Iterable[pa.Field], path: str) -> pa.Field:
+    """The field of a schema at a path that it has, with its metadata."""
+    there = {field.name: field for field in fields}
+    name = column_of(path, there)
+    assert name is not None
+    return _within(there[name], path[len(name) + 1 :])
+
+
+def _within(field: pa.Field, path: str) -> pa.Field:
+    kind = field.type
+    if not path or pa.types.is_null(kind):
+        return field
+    if is_list(kind):
+        return pa.field(field.name, pa.list_(_within(kind.value_field, path)))
+    return _field_at(kind, path)
 
 
 def not_there(path: str, columns: Collection[str], dataset: object) -> DataError:

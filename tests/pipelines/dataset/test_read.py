@@ -238,10 +238,9 @@ def two_ways(dataset, tmp_path, *parts):
 
 
 def test_null_whole_and_broken_numbers_across_files(dataset, tmp_path):
-    parts = [{"a": None}], [{"a": 3}], [{"a": 0.5}]
-    assert [row["a"] for row in two_ways(dataset, tmp_path, *parts)] == [None, 3.0, 0.5]
-    with pytest.raises(DataError, match=r"column 'a' is int64, but double .*1152921504606846977"):
-        two_ways(dataset, tmp_path, *parts, [{"a": 2**60 + 1}])
+    parts = [{"a": None}], [{"a": 3}], [{"a": 0.5}], [{"a": 2**60 + 1}]
+    found = [row["a"] for row in two_ways(dataset, tmp_path, *parts)]
+    assert found == [None, "3", "0.5", "1152921504606846977"], "digits, where a number loses some"
 
 
 def test_missing_fields_and_fields_that_come_later(dataset, tmp_path):
