@@ -22,9 +22,9 @@ from typing_extensions import Self
 
 from ..operators import DataError, EmptyResultError, RecipeError, RejuiceError
 from ..operators.columns import numbers
-from .dataset.files import run_folder, write_arrow
+from .dataset.files import run_folder
 from .dataset.remote import AnyPath, to_path
-from .dataset.write import exported_rows
+from .dataset.write import exported_rows, writer
 from .engine.finished_export import describe
 from .engine.progress import Progress
 from .engine.report import DECISIONS, Report, check_not_empty, read_decisions
@@ -302,7 +302,8 @@ def _on_disk(recipe: Recipe) -> _FinishedRun:
     if recipe.table is not None:
         head |= {"dataset_path": folder.path / "table.arrow", "dataset": None, "suffixes": ()}
         # One dictionary for all chunks, as an Arrow file needs it.
-        write_arrow(head["dataset_path"], recipe.table.unify_dictionaries())
+        with writer(head["dataset_path"], recipe.table.schema) as write:
+            write(recipe.table.unify_dictionaries())
     if not recipe.has_export:
         head["export_path"] = folder.path / "export.arrow"
     # Without the table, which workers would be sent with each chunk.

@@ -19,8 +19,8 @@ from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from ...operators.sampling.rollout import RolloutMapper
 from ..console import figures_table, number_text, print_lines, widen_log
-from ..dataset.files import run_folder, write_arrow
-from ..dataset.write import default_cache, mark_written, written_columns
+from ..dataset.files import run_folder
+from ..dataset.write import default_cache, mark_written, writer, written_columns
 from ..engine import run as engine
 from ..engine.conditional_step import matching
 from ..engine.progress import Progress
@@ -141,7 +141,8 @@ def run_on_some(path: Path, overrides: Mapping[str, str], prompts: int, progress
     if export.exists() and not sample.exists():
         raise DataError(f"{export} exists, and no preview wrote it", "move it away")
     sample.parent.mkdir(parents=True, exist_ok=True)
-    write_arrow(sample, table)
+    with writer(sample, table.schema) as write:
+        write(table)
     paths = {"dataset_path": str(sample), "export_path": str(export)}
     cache = default_cache(head.export_path)  # Where a whole run looks for what was sampled.
     some = load(path, {**overrides, **paths})

@@ -10,6 +10,7 @@ import inspect
 import re
 import typing
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ KINDS = ("mapper", "filter", "deduplicator", "selector")
 """Kinds that `rejuice run` can run: each of their rows comes from one row."""
 BASE = "data_juicer.ops.base_op"
 """The module of the classes that all operators inherit from."""
+_COLUMN = re.compile(r"\bsamples?(?:\[|\.get\()(.+?)[\],)]")
+_HELPER = re.compile(r"(Fields\.(stats|context)|HashKeys|StatsKeys)\b")
 EXTRA = "pip install 'rejuice[data-juicer]'"
 
 
@@ -61,6 +64,32 @@ class ForeignKind(NamedTuple):
     def needs_ray(self) -> bool:
         # private: py-data-juicer==1.6.1, tests/pipelines/data_juicer/test_with_ray.py::test_operators_for_ray_are_known_by_their_class
         return "default" not in self.cls._supported_exec_modes
+
+    @property
+    def writes_statistics(self) -> bool:
+        """Whether it computes statistics of each row, by which it decides."""
+        from data_juicer.ops import NON_STATS_FILTERS
+
+        return self.kind == "filter" and self.cls not in NON_STATS_FILTERS.modules.values()
+
+    @property
+    def source(self) -> str:
+        """That of the class and of its bases; empty where it is not on disk."""
+        bases = [base for base in self.cls.__mro__[:-1] if base.__module__ != BASE]
+        with suppress(OSError, TypeError):  # A class of a console.
+            return "\n".join(inspect.getsource(base) for base in bases)
+        return ""
+
+    @property
+    def reads_only_text(self) -> bool:
+        """Whether the text is the only column that its source names."""
+        columns = set(_COLUMN.findall(self.source))
+        return {name for name in columns if not _HELPER.match(name)} == {"self.text_key"}
+
+    @property
+    def keeps_columns(self) -> bool:
+        """Whether a table has the same columns after it, as far as that is known."""
+        return self.reads_only_text if self.kind == "mapper" else self.kind in KINDS
 
     def meanings(self) -> dict[str, str]:
         """What the docstrings of the class and of its bases say about the fields."""

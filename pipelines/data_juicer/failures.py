@@ -57,7 +57,8 @@ class ServerLostError(BaseException):
 class Calls:
     """The questions that were asked for one row, or for a whole batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, failures: Failures) -> None:
+        self.failures = failures
         self._failed: dict[str, bool] = {}
         self._question: str | None = None
         self.error: BaseException | None = None
@@ -87,7 +88,7 @@ class Failures:
     """What went wrong on some rows, in any thread."""
 
     def __init__(self) -> None:
-        self.calls = Calls()  # those that belong to no row
+        self.calls = Calls(self)  # those that belong to no row
         self.failed: set[int] = set()  # rows with a question that was not answered
         self._counts: Counter[str] = Counter()
         self._lock = Lock()
@@ -109,7 +110,6 @@ class Failures:
             calls.fail(error)
 
 
-_watch: ContextVar[Failures | None] = ContextVar("watch", default=None)
 _calls: ContextVar[Calls | None] = ContextVar("calls", default=None)
 
 
@@ -118,26 +118,25 @@ def watching() -> Iterator[Failures]:
     """Collect what Data-Juicer logs in this context; none of it reaches a handler of loguru."""
     _listen()
     watch = Failures()
-    before = _watch.set(watch), _calls.set(watch.calls)
+    before = _calls.set(watch.calls)
     try:
         yield watch
     finally:
-        _watch.reset(before[0])
-        _calls.reset(before[1])
+        _calls.reset(before)
 
 
 @contextmanager
 def calls_of_row(number: int) -> Iterator[Calls]:
     """Collect the questions of one row, which has failed if one of them was not answered."""
-    calls = Calls()
+    outer = _calls.get()
+    calls = Calls(outer.failures if outer else Failures())
     before = _calls.set(calls)
     try:
         yield calls
     finally:
         _calls.reset(before)
-        watch = _watch.get()
-        if watch is not None and calls.failed:
-            watch.failed.add(number)
+        if calls.failed:
+            calls.failures.failed.add(number)
 
 
 def watch_model(operator: Any) -> None:
@@ -168,7 +167,7 @@ class _WatchedModel:
         return getattr(self._model, name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        calls = _calls.get() or Calls()
+        calls = _calls.get() or Calls(Failures())
         calls.ask(repr(args))
         try:
             answer = self._model(*args, **kwargs)
@@ -225,12 +224,12 @@ class _Patcher:
     def __call__(self, record: Any) -> None:
         if self._other is not None:
             self._other(record)
-        watch = _watch.get()
-        if watch is None or str(record["name"]).partition(".")[0] != _LIBRARY:
+        calls = _calls.get()
+        if calls is None or str(record["name"]).partition(".")[0] != _LIBRARY:
             return
         level = record["level"]
         if level.no >= _WARNING:
-            watch.log(record)
+            calls.failures.log(record)
         record["level"] = type(level)(level.name, _NEVER_SHOWN, level.icon)
 
 

@@ -4,36 +4,66 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from copy import deepcopy
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar, NamedTuple
+from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
 from pydantic import ConfigDict
 
-from ...operators import ALL, Change, Columns, Kind, Operator, RecipeError, Scope, build
+from ...operators import (
+    ALL,
+    Change,
+    Columns,
+    EngineError,
+    Kind,
+    Operator,
+    OperatorError,
+    RecipeError,
+    RejuiceError,
+    Scope,
+    build,
+)
 from ...operators.cache_key import cache_key_json
 from ...operators.columns import find_path
 from ...operators.operator import CALL_FAILED, COMMON_FIELDS
 from ..dataset.write import META, STATS
+from ..ray_session import LOCAL, connected_to_ray
 from . import catalogue
 from .catalogue import ForeignKind
-from .run_operator import (
-    HOW_FAST,
-    asks_server,
-    client_of,
-    model_field,
-    prepare,
-    run_operator,
-    server,
+from .failures import (
+    Failures,
+    ServerLostError,
+    calls_of_row,
+    described,
+    no_installs,
+    watch_model,
+    watching,
 )
 from .settings import check_fields, texts
-from .tables import CALLS_FAILED, ROW, change, change_without, named, put_back, without_own
+from .tables import (
+    CALLS_FAILED,
+    ROW,
+    change,
+    change_without,
+    named,
+    nested,
+    put_back,
+    rows_of,
+    without_own,
+)
 
 _SCOPES = {
     "mapper": Scope.ROW,
@@ -126,11 +156,7 @@ class ForeignOperator(Operator):
     @property
     def text_column(self) -> str | None:
         """The column that its texts are in; None where it may do without one."""
-        return str(self.fields.get("text_key") or "text") if reads_only_text(self.found) else None
-
-    @property
-    def keeps_columns(self) -> bool:
-        return keeps_columns(self.found)
+        return str(self.fields.get("text_key") or "text") if self.found.reads_only_text else None
 
     def digest(self, table: pa.Table) -> pa.Table:
         return table
@@ -138,7 +164,7 @@ class ForeignOperator(Operator):
     def apply(self, table: pa.Table) -> Change:
         if table.num_rows == 0:
             return Change()
-        has_statistics = writes_statistics(self.found)
+        has_statistics = self.found.writes_statistics
         seen = without_own(table, self.kind, self.fields, has_statistics=has_statistics)
         numbered = seen.append_column(ROW, pa.array(np.arange(table.num_rows)))
         key = str(self.fields.get("text_key", ""))
@@ -173,9 +199,8 @@ class ForeignOperator(Operator):
         if column == META:
             return self.kind is Kind.MAPPER or self.name() in TAGGING_OPS.modules
         # Filters of a field call their statistic as the field that they are given.
-        found = self.found
-        known = f"StatsKeys.{entry}" in _source(found) or entry in texts(self.fields)
-        return writes_statistics(found) and (not entry or known)
+        known = f"StatsKeys.{entry}" in self.found.source or entry in texts(self.fields)
+        return self.found.writes_statistics and (not entry or known)
 
 
 @cache
@@ -188,41 +213,6 @@ def _kind(name: str, kind: str, scope: Scope) -> type[ForeignOperator]:
     types = dict.fromkeys(members, "ClassVar[Any]")
     docs = {"__module__": __name__, "__doc__": f"Data-Juicer's `{name}`."}
     return type(name, (ForeignOperator,), {**docs, "__annotations__": types, **members})
-
-
-# --- What an operator reads and writes ------------------------------------------------
-
-_COLUMN = re.compile(r"\bsamples?(?:\[|\.get\()(.+?)[\],)]")
-_HELPER = re.compile(r"(Fields\.(stats|context)|HashKeys|StatsKeys)\b")
-
-
-def writes_statistics(found: ForeignKind) -> bool:
-    """Whether an operator computes statistics of each row, by which it decides."""
-    from data_juicer.ops import NON_STATS_FILTERS
-
-    return found.kind == "filter" and found.cls not in NON_STATS_FILTERS.modules.values()
-
-
-def reads_only_text(found: ForeignKind) -> bool:
-    """Whether the text is the only column that the source of an operator names."""
-    columns = set(_COLUMN.findall(_source(found)))
-    return {name for name in columns if not _HELPER.match(name)} == {"self.text_key"}
-
-
-def _source(found: ForeignKind) -> str:
-    """The source of a class and of its bases; empty where it is not on disk."""
-    bases = [base for base in found.cls.__mro__[:-1] if base.__module__ != catalogue.BASE]
-    try:
-        return "\n".join(inspect.getsource(base) for base in bases)
-    except (OSError, TypeError):  # A class of a console.
-        return ""
-
-
-def keeps_columns(found: ForeignKind) -> bool:
-    """Whether an operator leaves the columns of a table as they are, as far as that is known."""
-    if found.kind == "mapper":
-        return reads_only_text(found)
-    return found.kind in catalogue.KINDS
 
 
 # --- Named files ----------------------------------------------------------------------
@@ -261,3 +251,291 @@ def _files(text: str) -> list[Path]:
     except (OSError, ValueError):
         return []  # Too long for a path, such as a prompt, or with a null character.
     return sorted(file for file in path.rglob("*") if file.is_file()) if is_folder else []
+
+
+# --- Operators that ask a server: many requests at once instead of one ----------------
+# Data-Juicer works through the rows one after the other and waits for each answer; only more
+# processes, each with all of its imports, would send more requests. Threads wait as well.
+
+REQUESTS = 16
+"""Requests at once, unless the step's `num_proc` says otherwise."""
+
+Rows = Mapping[str, list[Any]]
+
+
+def concurrent(kind: type[Any], most: int) -> tuple[type[Any], dict[str, Any]]:
+    """A class that asks for so many rows at once, and what it has to be made with.
+
+    A mapper or filter that works on batches decides itself how it asks, and is given back as it is.
+    """
+    from data_juicer.ops.base_op import Filter, Mapper
+
+    base, name, method = Mapper, "process_batched", _process_batched
+    if issubclass(kind, Filter):
+        base, name, method = Filter, "compute_stats_batched", _compute_stats_batched
+    if getattr(kind, name, None) is not getattr(base, name):
+        return kind, {}
+    members = {name: method, "_requests": most, "__module__": kind.__module__}
+    # All rows that Data-Juicer hands over at once are asked for together.
+    return type(kind.__name__, (kind,), members), {"batch_mode": True, "batch_size": 1000}
+
+
+def _process_batched(self: Any, samples: Rows, *args: Any, **kwargs: Any) -> dict[str, list[Any]]:
+    def process(row: Any) -> Any:
+        before = deepcopy(row)
+        with calls_of_row(row[ROW]) as calls:
+            after = self.process_single(row, *args, **kwargs)
+        # What the operator makes of an answer that did not come is no result: an empty text, [].
+        return before if calls.failed else after
+
+    rows = _each(self, process, samples)
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _compute_stats_batched(self: Any, samples: Any, *args: Any, **kwargs: Any) -> Any:
+    from data_juicer.utils.constant import Fields
+
+    def compute(row: Any) -> Any:
+        known = set(row[Fields.stats])
+        with calls_of_row(row[ROW]) as calls:
+            after = self.compute_stats_single(row, *args, **kwargs)
+            found = {k: value for k, value in after[Fields.stats].items() if k not in known}
+            # A filter that keeps an answer as `..._record` keeps nothing of one it cannot read.
+            if any(name.endswith("_record") and not value for name, value in found.items()):
+                calls.ask("")
+                calls.fail()
+        return after
+
+    rows = _each(self, compute, samples)
+    samples[Fields.stats] = [row[Fields.stats] for row in rows]
+    return samples
+
+
+def _each(self: Any, work: Callable[[Any], Any], samples: Rows) -> list[Any]:
+    """What `work` makes of each row, in their order; the first error ends the waiting."""
+    from data_juicer.core.data.dj_dataset import nested_obj_factory
+
+    columns = list(samples)
+    rows = [
+        nested_obj_factory(dict(zip(columns, row, strict=True)))
+        for row in zip(*(samples[name] for name in columns), strict=True)
+    ]
+    with ThreadPoolExecutor(self._requests) as pool:
+        # Each row in a context of its own: what is logged about it is counted with its step.
+        futures = [pool.submit(copy_context().run, work, row) for row in rows]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+# --- Operators that are written for Ray, such as `ray_document_deduplicator` ----------
+
+
+def _run_with_ray(operator: Any, table: pa.Table) -> pa.Table:
+    """The rows that an operator for Ray leaves of a table, as they are.
+
+    The table is one block, so that the rows come to the operator in their order: of duplicates,
+    the first stays. What the operator adds, such as `__dj__is_unique`, is not kept.
+    """
+    import ray
+    from data_juicer.core.data.ray_dataset import RayDataset
+
+    kept = np.zeros(table.num_rows, bool)
+    with warnings.catch_warnings(), connected_to_ray(LOCAL), TemporaryDirectory() as folder:
+        warnings.simplefilter("ignore")  # Ray's own, about how Data-Juicer calls it.
+        operator.work_dir = folder  # Where one of them keeps its hashes meanwhile.
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        dataset = RayDataset(ray.data.from_arrow(table), auto_op_parallelism=False)
+        try:
+            blocks = ray.get(dataset.process([operator]).data.to_arrow_refs())
+        except ray.exceptions.RayTaskError as error:
+            # Of the exception in a task, Ray has only the traceback.
+            first = str(error).partition("\n\nThe above exception")[0].rstrip()
+            cause = first.splitlines()[-1].strip()
+            raise OperatorError(f"failed under Ray with {cause}") from None
+        for block in blocks:
+            if block.num_rows:
+                kept[np.asarray(block[ROW])] = True
+    return table.filter(pa.array(kept))
+
+
+# --- The server that an operator asks, from its fields and the environment ------------
+
+_DEFAULT_URL = "https://api.openai.com/v1"
+# As data_juicer.utils.model_utils reads them, in its order.
+_URLS = ("OPENAI_BASE_URL", "OPENAI_API_URL", "DASHSCOPE_BASE_URL")
+_KEYS = ("OPENAI_API_KEY", "DASHSCOPE_API_KEY", "SK")
+_MODELS = ("api_or_hf_model", "api_model")
+_WHICH_URL = "model_params: {base_url: ...} or OPENAI_BASE_URL"
+_WHICH_KEY = "OPENAI_API_KEY"
+
+
+class Server(NamedTuple):
+    url: str  # up to and with `/v1`
+    key: str  # empty where none is set
+    model: str | None  # that it is asked for; None: the first that it has
+    is_chat: bool = True  # whether it is asked for chat completions
+
+    def check(self) -> None:
+        """Try its address once, and whether it has the model and takes the key.
+
+        Nothing is tried where there is a proxy between, which Data-Juicer's clients use.
+        """
+        from ...operators.servers.client import check_server
+        from ...operators.servers.options import ServerOptions
+
+        if not self.url.startswith(("http://", "https://")):
+            found = f"the address of its server is '{self.url}'"
+            raise EngineError(found, f"it must begin with http:// or https://; see {_WHICH_URL}")
+        if not self.key:
+            found = f"it has no key for {self.url}"
+            raise EngineError(found, f"give {_WHICH_KEY}; a server of your own takes any value")
+        if _is_beyond_proxy(self.url):
+            return
+        # Only of a chat is it known how to ask for the model, and Alibaba's has other names for it.
+        model = self.model if self.is_chat and "dashscope" not in self.url else None
+        try:
+            check_server(ServerOptions(base_url=self.url, patience_s=0), model, key=self.key)
+        except RejuiceError as error:
+            right = error.right.replace("api_key_env", _WHICH_KEY).replace("base_url", _WHICH_URL)
+            raise type(error)(error.found, right) from error.__cause__
+
+    def lost(self, error: ServerLostError) -> EngineError:
+        if error.status == 404:
+            model = f"does it have the model '{self.model}', and " if self.model else ""
+            what, right = "refuses requests", f"{model}is its address right? see {_WHICH_URL}"
+        elif error.status is not None:
+            what, right = "refuses requests", f"is the key right? see {_WHICH_KEY}"
+        elif error.calls:
+            what, right = f"answered none of {error.calls:,} calls", "its log may say why"
+        else:
+            what = "could not be reached"
+            right = "is the server up? then run again: finished chunks are kept"
+        return EngineError(f"{self.url} {what}: {error.found}", right)
+
+
+def model_field(kind: ForeignKind) -> str | None:
+    """The field of an operator that names a model which may be behind a server."""
+    return next((name for name in _MODELS if name in kind.fields), None)
+
+
+def asks_server(kind: ForeignKind, fields: Mapping[str, Any]) -> bool:
+    def is_set(name: str, *, otherwise: bool) -> bool:
+        default = kind.fields[name].default if name in kind.fields else otherwise
+        return bool(fields.get(name, default))
+
+    is_local = is_set("is_hf_model", otherwise=False) or is_set("enable_vllm", otherwise=False)
+    is_api = is_set("is_api_model", otherwise=True)
+    return model_field(kind) is not None and is_api and not is_local
+
+
+def client_of(fields: Mapping[str, Any]) -> str:
+    return (fields.get("model_params") or {}).get("api_backend") or "openai"
+
+
+def server(kind: ForeignKind, fields: Mapping[str, Any]) -> Server | None:
+    """The server that an operator asks; None where it is not known, as with `litellm`."""
+    params, name = fields.get("model_params") or {}, model_field(kind)
+    if name is None or client_of(fields) == "litellm":
+        return None
+    url = params.get("base_url") or _first(_URLS) or _DEFAULT_URL
+    model, endpoint = (
+        fields.get(field, kind.fields[field].default if field in kind.fields else None)
+        for field in (name, "api_endpoint")
+    )
+    key = str(params.get("api_key") or _first(_KEYS))
+    return Server(str(url).rstrip("/"), key, model, "chat" in (endpoint or "chat"))
+
+
+def _is_beyond_proxy(url: str) -> bool:
+    from urllib.request import getproxies, proxy_bypass  # `rejuice check` asks no server.
+
+    parts = urlsplit(url)
+    proxies = {parts.scheme, "all"} & set(getproxies())
+    return bool(proxies) and not proxy_bypass(parts.hostname or "")
+
+
+def _first(names: tuple[str, ...]) -> str:
+    return next((os.environ[name] for name in names if os.environ.get(name)), "")
+
+
+# --- Run an operator ------------------------------------------------------------------
+
+
+def run_operator(
+    kind: ForeignKind, key: str, fields: Mapping[str, Any], table: pa.Table
+) -> tuple[pa.Table, Failures]:
+    """The rows that an operator makes of a table with the column `ROW`, and what went wrong.
+
+    For each key, its name and fields, an instance is made once.
+    """
+    with described(kind, fields, table, is_made=lambda: key in _instances), no_installs():
+        try:
+            with watching() as failures:
+                if kind.needs_ray:
+                    # Made anew: it holds actors of Ray's, which remember an earlier table.
+                    rows = _run_with_ray(_load(kind, fields), table)
+                else:
+                    if key not in _instances:
+                        _instances[key] = _load(kind, fields)
+                    rows = _run(_instances[key], table)
+                failures.calls.check_answered()
+                return rows, failures
+        except ServerLostError as error:
+            asked = server(kind, fields)
+            raise EngineError(error.found) if asked is None else asked.lost(error) from None
+
+
+def prepare(kind: ForeignKind, fields: Mapping[str, Any]) -> None:
+    """Make an operator, whose constructor checks its fields; workers make their own."""
+    with described(kind, fields, None, is_made=lambda: False), no_installs(), watching():
+        try:
+            _load(kind, fields)
+        except ServerLostError as error:
+            raise EngineError(error.found) from None
+
+
+def _run(operator: Any, table: pa.Table) -> pa.Table:
+    from data_juicer.ops.base_op import Mapper
+
+    rows = table[ROW]
+    one_of_each = isinstance(operator, Mapper) and not operator.is_batched_op()
+    if one_of_each:
+        # A function of the user's sees the columns that the dataset has, and no other.
+        table = table.drop_columns([ROW])
+    out = operator.run(nested(table))
+    if one_of_each:
+        return rows_of(out).append_column(ROW, rows)
+    if ROW not in out.column_names:
+        found = "Data-Juicer's operator removed the column that numbers the rows"
+        raise OperatorError(found, "run this recipe with dj-process")
+    return rows_of(out)
+
+
+_instances: dict[str, Any] = {}
+"""This process's instances, by name and fields: some operators load a model when built."""
+
+
+def _load(kind: ForeignKind, fields: Mapping[str, Any]) -> Any:
+    import datasets
+
+    datasets.disable_progress_bars()
+    cls, given = kind.cls, {name: each for name, each in fields.items() if name not in HOW_FAST}
+    asks = asks_server(kind, fields)
+    if asks:
+        most = fields.get("num_proc")
+        cls, more = concurrent(cls, most if isinstance(most, int) and most > 0 else REQUESTS)
+        given = {**more, **given}
+    # It works in this process, and hides no error.
+    given |= {"skip_op_error": False, "auto_op_parallelism": False, "num_proc": None}
+    operator = cls(**given)
+    if asks:
+        watch_model(operator)
+    return operator
+
+
+HOW_FAST = frozenset({"auto_op_parallelism", "num_proc"})
+"""Fields for `dj-process`: `rejuice run` has workers of its own."""

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from ...operators import Change, Kind, OperatorError
 from ...operators.arrow_compute import pc
+from ...operators.columns import is_text
 from ...operators.operator import CALL_FAILED
-from ..dataset.schemas import is_text
+from ..dataset.schemas import within
 from ..dataset.write import HASHES, KINDS, META, STATS, filled, with_column
 from .settings import texts
 
@@ -226,11 +227,7 @@ def plain(table: pa.Table) -> pa.Table:
 def _standard_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
-    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_standard_type(kind.value_type)))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_standard_type(field.type)) for field in kind])
-    return kind
+    return within(kind, _standard_type)
 
 
 def nested(table: pa.Table) -> Any:

@@ -142,18 +142,9 @@ def remove_folder(path: AnyPath) -> None:
 
 # --- Arrow files that appear complete -------------------------------------------------
 
-FORMAT = 7
+FORMAT = 6
 """Part of every cache key of a run: raise it when datasets are read, or chunks and commits written,
 in another way."""
-
-
-def write_arrow(path: AnyPath, table: pa.Table) -> None:
-    with (
-        written(path) as temporary,
-        pa.OSFile(str(temporary), "wb") as sink,
-        pa.ipc.new_file(sink, table.schema) as writer,
-    ):
-        writer.write_table(table)
 
 
 # --- Checked --------------------------------------------------------------------------

@@ -11,13 +11,12 @@ import json
 import math
 import re
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
@@ -27,18 +26,21 @@ from .files import COMPRESSIONS, JSON_SUFFIXES, DataFile, misnamed
 from .remote import is_of_store
 from .schemas import (
     CONTENT,
+    LARGEST,
     MOST_KEYS,
     Path,
     are_too_many,
     converted,
+    is_beyond,
     is_too_deep,
+    marked,
+    number_text,
     text_part,
     too_deep,
     too_many_keys,
+    within,
 )
 
-LARGEST = 2**53
-"""Up to it float64 holds every integer; beyond it, two of them may be one."""
 _LONGEST_LINE = 1 << 27
 """Bytes; reading a line takes up to ten times its memory, and a small file may unpack to it."""
 _PIECE = 1 << 14
@@ -63,8 +65,18 @@ def batches(
             yield _parsed(file, block, line, columns)
         return
     with ThreadPoolExecutor(workers) as pool:
+
+        def submitted() -> Iterator[Future[pa.Table]]:
+            try:
+                for line, block in blocks:
+                    yield pool.submit(_parsed, file, block, line, columns)
+            except DataError as error:  # A line before it may be bad: the first error then.
+                unreadable = Future[pa.Table]()
+                unreadable.set_exception(error)
+                yield unreadable
+
         waiting = deque[Future[pa.Table]]()
-        for future in _submitted(pool, blocks, file, columns):
+        for future in submitted():
             waiting.append(future)
             if len(waiting) > workers:
                 yield waiting.popleft().result()
@@ -72,19 +84,11 @@ def batches(
             yield waiting.popleft().result()
 
 
-def _submitted(
-    pool: ThreadPoolExecutor,
-    blocks: Iterator[tuple[int, bytes]],
-    file: DataFile,
-    columns: Sequence[str] | None,
-) -> Iterator[Future[pa.Table]]:
-    try:
-        for line, block in blocks:
-            yield pool.submit(_parsed, file, block, line, columns)
-    except DataError as error:  # A line before it may be bad, which is the first error then.
-        unreadable = Future[pa.Table]()
-        unreadable.set_exception(error)
-        yield unreadable
+def first_keys(file: DataFile, size: int) -> list[str]:
+    for _, block in _blocks(file, size):
+        with suppress(msgspec.MsgspecError, RecursionError):
+            return list(dict.fromkeys(key for row in _OBJECTS.decode_lines(block) for key in row))
+    return []
 
 
 # --- Whole lines ----------------------------------------------------------------------
@@ -163,7 +167,7 @@ def _parsed(file: DataFile, block: bytes, first_line: int, names: Sequence[str] 
         if _is_safe(text):
             table = _read(text)
             if not any(_may_be_rounded(column) for column in table.columns):
-                return table
+                return marked(table)
     return _of_python(file, _rows(file, block, first_line, names))
 
 
@@ -219,11 +223,7 @@ def _with_types(kind: pa.DataType, others: Mapping[pa.DataType, pa.DataType]) ->
     """A type with timestamps within it as strings, and others in place of some types."""
     if pa.types.is_timestamp(kind):
         return pa.string()
-    if pa.types.is_list(kind):
-        return pa.list_(_with_types(kind.value_type, others))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_with_types(field.type, others)) for field in kind])
-    return others.get(kind, kind)
+    return others.get(kind, within(kind, lambda inner: _with_types(inner, others)))
 
 
 def _may_be_rounded(values: pa.Array | pa.ChunkedArray) -> bool:
@@ -233,66 +233,21 @@ def _may_be_rounded(values: pa.Array | pa.ChunkedArray) -> bool:
     if pa.types.is_list(values.type) or pa.types.is_struct(values.type):
         inner = values.flatten()
         return any(map(_may_be_rounded, inner if isinstance(inner, list) else [inner]))
-    if not pa.types.is_floating(values.type):
-        return False
-    # Not by Arrow's functions, whose import is a sixth of what `rejuice check` takes.
-    return bool((np.abs(values.to_numpy(zero_copy_only=False)) >= LARGEST).any())
+    return pa.types.is_floating(values.type) and is_beyond(values)
 
 
 # --- Lines that Python reads ----------------------------------------------------------
 
-
-class _Block:
-    """Rows as Python reads them, whole numbers exactly, and what is found in their values."""
-
-    def __init__(self) -> None:
-        self.rows = list[tuple[int, dict[str, Any]]]()  # the number of a line, and its object
-        self._keys = defaultdict[Path, set[str]](set)
-        self._fractions, self._large = set[Path](), set[Path]()
-        self._texts, self._parts = set[Path](), set[Path]()  # contents of messages
-
-    @property
-    def mixed_contents(self) -> set[Path]:
-        return {path for path in self._texts & self._parts if path[-1:] == (CONTENT,)}
-
-    def look(self, value: Any, path: Path, lists: int, where: str) -> None:
-        """Refuse values that no table holds as they are: each key of an object is a column."""
-        is_list = isinstance(value, list)
-        if is_list or isinstance(value, dict):
-            if path and are_too_many(lists + is_list, len(path) - is_list):
-                raise too_deep(path[0], where)
-        elif isinstance(value, str):
-            self._texts.add(path)
-        elif isinstance(value, float):
-            self._fractions.add(path)
-        elif isinstance(value, int) and abs(value) > LARGEST:
-            self._large.add(path)
-            if not -(2**63) <= value < 2**63:
-                raise _large_number(path, "an integer beyond 64 bits", where)
-        if is_list:
-            if all(isinstance(part, dict) for part in value):
-                self._parts.add(path)
-            for inner in value:
-                self.look(inner, path, lists + 1, where)
-        elif isinstance(value, dict):
-            known = self._keys[path]
-            known.update(value)
-            if len(known) > MOST_KEYS:
-                raise too_many_keys(path, where)
-            for key, inner in value.items():
-                self.look(inner, (*path, key), lists, where)
-        elif path in self._large & self._fractions:
-            raise _large_number(path, "fractions, and integers beyond 2**53", where)
+_NumberedRows: TypeAlias = list[tuple[int, dict[str, Any]]]
+"""The number of a line, and its object."""
 
 
-def _large_number(path: Path, found: str, where: str) -> DataError:
-    """The error for numbers of which Arrow would drop digits."""
-    right = "write them as text, or leave the column out by `columns`"
-    return DataError(f"column '{'.'.join(path)}' has {found}", right, where=where)
-
-
-def _rows(file: DataFile, block: bytes, first_line: int, names: Sequence[str] | None) -> _Block:
-    found, last = _Block(), first_line + block.count(b"\n")
+def _rows(
+    file: DataFile, block: bytes, first_line: int, names: Sequence[str] | None
+) -> _NumberedRows:
+    """The rows as Python reads them, whole numbers exactly."""
+    rows, keys = _NumberedRows(), defaultdict[Path, set[str]](set)
+    last = first_line + block.count(b"\n")
     for number, raw in enumerate(block.split(b"\n"), first_line):
         if not raw.strip():
             continue
@@ -300,9 +255,9 @@ def _rows(file: DataFile, block: bytes, first_line: int, names: Sequence[str] | 
         row = _object(raw, where, is_last=number == last)
         if names is not None:
             row = {key: row[key] for key in names if key in row}
-        found.look(row, (), 0, where)
-        found.rows.append((number, row))
-    return found
+        _check(row, (), 0, keys, where)
+        rows.append((number, row))
+    return rows
 
 
 def _object(raw: bytes, where: str, *, is_last: bool) -> dict[str, Any]:
@@ -341,32 +296,98 @@ def _finite(digits: str) -> float:
     return number
 
 
-def _of_python(file: DataFile, block: _Block) -> pa.Table:
-    rows = (_rewritten(row, (), block.mixed_contents) for _, row in block.rows)
-    text = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-    try:
-        return _read(_SURROGATE.sub("\ufffd", text).encode())
-    except pa.ArrowInvalid as error:
-        raise _arrow_error(file, block, error) from None
-
-
-def _rewritten(value: Any, path: Path, as_parts: Collection[Path]) -> Any:
-    if isinstance(value, dict):
-        return {key: _rewritten(inner, (*path, key), as_parts) for key, inner in value.items()}
+def _check(
+    value: Any, path: Path, lists: int, keys: defaultdict[Path, set[str]], where: str
+) -> None:
+    """Check the depth of a value, and count the different keys of objects: each is a column."""
+    if not isinstance(value, list | dict):
+        return
+    if path and are_too_many(lists + isinstance(value, list), len(path) - isinstance(value, list)):
+        raise too_deep(path[0], where)
     if isinstance(value, list):
-        return [_rewritten(inner, path, as_parts) for inner in value]
-    return [text_part(value)] if isinstance(value, str) and path in as_parts else value
+        for inner in value:
+            _check(inner, path, lists + 1, keys, where)
+        return
+    known = keys[path]
+    known.update(value)
+    if len(known) > MOST_KEYS:
+        raise too_many_keys(path, where)
+    for key, inner in value.items():
+        _check(inner, (*path, key), lists, keys, where)
+
+
+def _of_python(file: DataFile, rows: _NumberedRows) -> pa.Table:
+    """Rows that Python has read as a table."""
+    values = [each for _, row in rows for each in _values(row, ())]
+    as_text, as_parts = _lossy_paths(values), _mixed_contents(values)
+    rewritten = (_rewritten(row, (), as_text, as_parts) for _, row in rows)
+    text = "\n".join(json.dumps(row, ensure_ascii=False) for row in rewritten)
+    try:
+        return marked(_read(_SURROGATE.sub("\ufffd", text).encode()), as_text)
+    except pa.ArrowInvalid as error:
+        raise _arrow_error(file, rows, error) from None
+
+
+def _values(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    """A value, and all that are in it."""
+    yield path, value
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _values(inner, (*path, key))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _values(inner, path)
+
+
+def _lossy_paths(values: Iterable[tuple[Path, Any]]) -> set[Path]:
+    """The paths of numbers that no Arrow type of numbers holds together."""
+    fractions, large, larger, others = set[Path](), set[Path](), set[Path](), set[Path]()
+    for path, value in values:
+        if isinstance(value, str | bool):
+            others.add(path)
+        elif isinstance(value, float):
+            fractions.add(path)
+        elif isinstance(value, int) and abs(value) >= LARGEST:
+            (large if -(2**63) <= value < 2**63 else larger).add(path)
+    return (larger | (large & fractions)) - others
+
+
+def _mixed_contents(values: Iterable[tuple[Path, Any]]) -> set[Path]:
+    """The paths of contents of messages of which some are texts and some are lists of parts."""
+    texts, parts = set[Path](), set[Path]()
+    for path, value in values:
+        if path[-1:] == (CONTENT,):
+            if isinstance(value, str):
+                texts.add(path)
+            elif isinstance(value, list) and all(isinstance(part, dict) for part in value):
+                parts.add(path)
+    return texts & parts
+
+
+def _rewritten(
+    value: Any, path: Path, as_text: Collection[Path], as_parts: Collection[Path]
+) -> Any:
+    """A value with the numbers at some paths as text, and the texts at others as one part."""
+    if isinstance(value, dict):
+        return {
+            key: _rewritten(inner, (*path, key), as_text, as_parts) for key, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [_rewritten(inner, path, as_text, as_parts) for inner in value]
+    if isinstance(value, str):
+        return [text_part(value)] if path in as_parts else value
+    return number_text(value) if value is not None and path in as_text else value
 
 
 _CHANGED = re.compile(r"Column\(/(.*)\) changed from (\w+) to (\w+) in row (\d+)", re.DOTALL)
 
 
-def _arrow_error(file: DataFile, block: _Block, error: Exception) -> DataError:
+def _arrow_error(file: DataFile, rows: _NumberedRows, error: Exception) -> DataError:
     """The error for a block that Arrow rejects although each of its lines is JSON."""
     found = _CHANGED.search(str(error))
     if found is None:
         return DataError(f"{file} is not JSON lines: {error}", "give one object per line")
     path, before, now, row = found.groups()
     what = f"column '{path.replace('/', '.')}' is {now}, but {before} in earlier rows"
-    where = f"{file}, line {block.rows[min(int(row), len(block.rows) - 1)][0]}"
+    where = f"{file}, line {rows[min(int(row), len(rows) - 1)][0]}"
     return DataError(what, "give the column one type", where=where)

@@ -38,8 +38,8 @@ from .files import (
 )
 from .parquet import GroupColumns, RowRange, chunked, read_range
 from .remote import AnyPath
-from .schemas import added, conform, decoded, is_too_deep, one_table, too_deep, unify
-from .spec import DatasetPart, DatasetSpec, HubDataset, Selection, check_unique, files_of, not_there
+from .schemas import added, conform, decoded, is_too_deep, one_table, too_deep, unify, without_marks
+from .spec import DatasetPart, DatasetSpec, HubDataset, Selection, files_of, not_there
 
 # --- Content hash ---------------------------------------------------------------------
 # Hashes of the content of files, kept beside the results of runs: an unchanged file is not read.
@@ -205,6 +205,14 @@ def _arrow_batches(file: DataFile, columns: Sequence[str] | None) -> Iterator[pa
             yield decoded(file, pa.Table.from_batches([batch]))
 
 
+def column_names(file: DataFile) -> list[str]:
+    if file.suffix == ".parquet":
+        return list(parquet.read_schema(file).names)
+    if file.suffix == ".arrow":
+        return next((table.column_names for table in _arrow_batches(file, None)), [])
+    return json_lines.first_keys(file, BLOCK)
+
+
 # --- A dataset in chunks --------------------------------------------------------------
 # The chunks of Parquet files are rows of these files. Rows of any other format are parsed once,
 # into a file per chunk. Either way a manifest in the folder of the source says where the cuts are.
@@ -213,30 +221,16 @@ _MANIFEST = "schema.arrow"
 _ROWS, _RANGES, _FILES, _OF = b"rows", b"ranges", b"files", b"of"
 
 
-class InFiles(NamedTuple):
-    files: tuple[DataFile, ...]  # of the dataset
-    ranges: tuple[tuple[RowRange, ...], ...]  # of each chunk, its rows of these
-    selection: Selection  # the columns that are read, under the names that they get
-
-    def read(self, chunk: int, schema: pa.Schema) -> pa.Table:
-        tables = []
-        for part in self.ranges[chunk]:
-            file = self.files[part.file]
-            found = read_range(file, part, self.selection.columns_of(schema.names))
-            # A table without columns has no rows.
-            if not found.num_columns:
-                found = pa.table({"": pa.nulls(part.rows)})
-            tables.append(conform(self.selection.of(found, file.suffix), schema))
-        return pa.concat_tables(tables)
-
-
 class Source(NamedTuple):
     folder: AnyPath  # named by the content; the manifest and, where rows were parsed, the chunks
     rows: tuple[int, ...]  # rows of each chunk
     schema: pa.Schema  # one schema for all of them
-    in_files: InFiles | None = None  # where the chunks are rows of Parquet files
     # the names and rows of the files, where all rows of all files are read
     files: tuple[tuple[str, int], ...] = ()
+    # of each chunk, its rows of Parquet files; None: the chunks are files of the folder
+    in_files: tuple[tuple[RowRange, ...], ...] | None = None
+    opened: tuple[DataFile, ...] = ()  # the files of the dataset
+    selection: Selection = Selection()
 
     def first_row(self, chunk: int) -> int:
         return sum(self.rows[:chunk])
@@ -248,9 +242,17 @@ class Source(NamedTuple):
         schema = self.schema
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns])
-        if self.in_files is not None:
-            return self.in_files.read(index, schema)
-        return conform(read_checked(self.folder / chunk_name(index)), schema)
+        if self.in_files is None:
+            return conform(read_checked(self.folder / chunk_name(index)), schema)
+        tables = []
+        for part in self.in_files[index]:
+            file = self.opened[part.file]
+            found = read_range(file, part, self.selection.columns_of(schema.names))
+            # A table without columns has no rows.
+            if not found.num_columns:
+                found = pa.table({"": pa.nulls(part.rows)})
+            tables.append(conform(self.selection.of(found, file.suffix), schema))
+        return pa.concat_tables(tables)
 
     def columns(self, index: int) -> Callable[[str], pa.ChunkedArray]:
         """What gives a column of a chunk by name, each of which is read once it is asked for."""
@@ -319,18 +321,21 @@ class Dataset:
 
     @cached_property
     def _parts(self) -> list[list[DataFile]]:
-        paths = [self._paths(part) for part in self.spec.parts]
-        if not self.spec.repeats:
-            parts = zip(self.spec.parts, paths, strict=True)
-            check_unique([(part, path) for part, of_part in parts for path in of_part])
-        return [[DataFile.of(path) for path in of_part] for of_part in paths]
-
-    def _paths(self, part: DatasetPart) -> Sequence[AnyPath]:
-        if not isinstance(part.path, HubDataset):
-            return files_of(part.path, self.spec.suffixes)
-        if self.spec.cache is None:
-            raise DataError(f"{part} is no file", "download it by `rejuice data download`")
-        return [part.path.file(self.spec.cache)]
+        found, seen = list[list[DataFile]](), dict[AnyPath, DatasetPart]()
+        for part in self.spec.parts:
+            if not isinstance(part.path, HubDataset):
+                paths = files_of(part.path, self.spec.suffixes)
+            elif self.spec.cache is None:
+                raise DataError(f"{part} is no file", "download it by `rejuice data download`")
+            else:
+                paths = [part.path.file(self.spec.cache)]
+            for path in () if self.spec.repeats else paths:  # So that no row is read twice.
+                if same := seen.get(path.resolve()):
+                    by = f"by {same} and by {part}" if str(same) != str(part) else "twice"
+                    raise DataError(f"{path} is read {by}", "let dataset_path name each file once")
+                seen[path.resolve()] = part
+            found.append([DataFile.of(path) for path in paths])
+        return found
 
     def is_small(self) -> bool:
         """Whether it is a single file that is there, all rows of which are quickly read."""
@@ -340,7 +345,10 @@ class Dataset:
 
     @cached_property
     def first_rows(self) -> pa.Table:
-        """The first rows of the first files that have any: at most 1,000 each, of eight files."""
+        """The first rows of the first files that have any: at most 1,000 each, of eight files.
+
+        A column may first turn up further down.
+        """
         return pa.concat_tables([table for _, table in self.first_tables])
 
     @cached_property
@@ -356,12 +364,8 @@ class Dataset:
                 break
         if not found:
             raise _empty(self.files)
+        schema = without_marks(schema)
         return [(file, conform(rows, schema)) for file, rows in found]
-
-    @property
-    def first_schema(self) -> pa.Schema:
-        """The schema of the first rows. A column may first turn up further down."""
-        return self.first_rows.schema
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -374,14 +378,17 @@ class Dataset:
                 of_file = (table.schema for table in self._read(file))
             for each in of_file:
                 schema = added(schema, self.spec.selection.schema(each, file.suffix), file)
-        return schema
+        return without_marks(schema)
 
     @cached_property
     def fingerprint(self) -> str:
         return fingerprint(self.files, self.spec.cache, verify=self.verify)
 
     def chunks(self, cache: AnyPath, *, chunk_rows: int, group_by: GroupColumns) -> Source:
-        folder = cache / self._folder_name(chunk_rows, group_by)
+        rows, columns = self._rows_of_parts, sorted(group_by, key=tuple)
+        made_of = [FORMAT, self.fingerprint, chunk_rows, columns, self.spec.selection]
+        made_of += [rows, list(map(len, self._parts))] if rows is not None else []
+        folder = cache / f"source-{xxhash.xxh3_64_hexdigest(json.dumps(made_of).encode())}"
         check_own_folder(folder)
         found = self.chunks_in(folder)
         if found is None:
@@ -405,28 +412,22 @@ class Dataset:
         names = tuple(zip(map(str, self.files), counts, strict=True)) if counts else ()
         if _RANGES in known:
             ranges = tuple(tuple(RowRange(*part) for part in chunk) for chunk in known[_RANGES])
-            in_files = InFiles(tuple(self.files), ranges, self.spec.selection)
+            opened, selection = tuple(self.files), self.spec.selection
             same = known[_OF] == self.fingerprint
-            return Source(folder, rows, schema, in_files, names) if same else None
+            found = Source(folder, rows, schema, names, ranges, opened, selection)
+            return found if same else None
         there = {path.name for path in folder.iterdir()}
         # A chunk that was damaged is removed, wherever that is found: it is read again.
         complete = all(chunk_name(chunk) in there for chunk in range(len(rows)))
-        return Source(folder, rows, schema, files=names) if complete else None
-
-    def _folder_name(self, chunk_rows: int, group_by: GroupColumns) -> str:
-        """The name of the folder of chunks, by all that decides what is in it."""
-        rows = self._rows_of_parts
-        columns = sorted(group_by, key=tuple)
-        made_of = [FORMAT, self.fingerprint, chunk_rows, columns, self.spec.selection]
-        made_of += [rows, list(map(len, self._parts))] if rows is not None else []
-        return f"source-{xxhash.xxh3_64_hexdigest(json.dumps(made_of).encode())}"
+        return Source(folder, rows, schema, names) if complete else None
 
     def table(self) -> pa.Table:
         self._check_selection()
         tables = list(self._all_batches())
         if not any(table.num_rows for table in tables):
             raise _empty(self.files)
-        return one_table(tables)
+        table = one_table(tables)
+        return conform(table, without_marks(table.schema))
 
     @cached_property
     def _rows_of_parts(self) -> list[int] | None:
@@ -457,7 +458,7 @@ class Dataset:
             rows.append(chunk.num_rows)
         if not rows:
             raise _empty(self.files)
-        _write_manifest(folder, schema, {_ROWS: rows, _FILES: rows_of_files})
+        _write_manifest(folder, without_marks(schema), {_ROWS: rows, _FILES: rows_of_files})
 
     def _all_batches(self, rows_of_files: list[int] | None = None) -> Iterator[pa.Table]:
         """Yield all rows, or those that are drawn; checks that the types of columns go together."""
@@ -513,10 +514,7 @@ class Dataset:
                 if not missing:
                     return
         if missing:
-            first = (
-                islice(read_batches(file, block=_FIRST_BYTES, rows=1), 1) for file in self.files
-            )
-            names = {name for tables in first for table in tables for name in table.column_names}
+            names = {name for file in self.files for name in column_names(file)}
             raise not_there(missing[0], names, self.spec)
 
 

@@ -64,25 +64,21 @@ def store_errors(path: RemotePath, done: str, *, content: bool = False) -> Itera
     except (OSError, NotImplementedError, ValueError) as error:
         if content and not (isinstance(error, OSError) and is_of_store(error)):
             raise
-        raise _store_error(path, done, error) from None
-
-
-def _store_error(path: RemotePath, done: str, error: Exception) -> DataError:
-    message = _one_line(error)
-    aws = _AWS.search(message)
-    found = aws or _GOOGLE.search(message)
-    code = found["code"] if found else ""
-    if code == "NO_SUCH_BUCKET":
-        return path.no_bucket(done)
-    if code in _REFUSED:
-        keys = "AWS_ACCESS_KEY_ID" if aws else "GOOGLE_APPLICATION_CREDENTIALS"
-        message, right = _REFUSED[code], f"check the keys, such as {keys}, and what they may do"
-    elif code in ("NETWORK_CONNECTION", "UNAVAILABLE"):
-        message, right = "the store cannot be reached", "check the network and the endpoint"
-    else:  # Not an OSError: such as of a list of the hub's datasets.
-        message = aws["text"] or code if aws else message
-        right = "" if isinstance(error, OSError) else _OTHER_PATH
-    return DataError(f"{path} cannot be {done}: {message}", right)
+        message = _one_line(error)
+        aws = _AWS.search(message)
+        found = aws or _GOOGLE.search(message)
+        code = found["code"] if found else ""
+        if code == "NO_SUCH_BUCKET":
+            raise path.no_bucket(done) from None
+        if code in _REFUSED:
+            keys = "AWS_ACCESS_KEY_ID" if aws else "GOOGLE_APPLICATION_CREDENTIALS"
+            message, right = _REFUSED[code], f"check the keys, such as {keys}, and what they may do"
+        elif code in ("NETWORK_CONNECTION", "UNAVAILABLE"):
+            message, right = "the store cannot be reached", "check the network and the endpoint"
+        else:  # Not an OSError: such as of a list of the hub's datasets.
+            message = aws["text"] or code if aws else message
+            right = "" if isinstance(error, OSError) else _OTHER_PATH
+        raise DataError(f"{path} cannot be {done}: {message}", right) from None
 
 
 def _one_line(error: Exception) -> str:

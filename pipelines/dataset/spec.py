@@ -16,7 +16,7 @@ import pyarrow as pa
 import xxhash
 
 from ...operators import DataError
-from ...operators.columns import beginnings, column_of, find_path
+from ...operators.columns import beginnings, column_of, find_path, is_list
 from ...operators.errors import needs, shown, suggest
 from ...operators.json_text import parse_json
 from .files import (
@@ -62,10 +62,15 @@ class Selection(NamedTuple):
     def of(self, table: pa.Table, suffix: str) -> pa.Table:
         """The selected columns of a table of a file, those of them that it has."""
         if self.names is not None:
-            found = {name: find_path(table, path) for path, name in self.names}
-            there = {name: values for name, values in found.items() if values is not None}
-            # A table without columns would have no rows.
-            table = pa.table(there or {self.names[0][1]: pa.nulls(table.num_rows)})
+            found = {}
+            for path, name in self.names:
+                values = find_path(table, path)
+                if values is not None:
+                    found[_field_at(table.schema, path).with_name(name)] = values
+            if found:
+                table = pa.table(list(found.values()), schema=pa.schema(list(found)))
+            else:  # A table without columns would have no rows.
+                table = pa.table({self.names[0][1]: pa.nulls(table.num_rows)})
         if self.with_suffix and SUFFIX not in table.column_names:
             table = table.append_column(SUFFIX, pa.repeat(suffix, table.num_rows))
         return table
@@ -82,6 +87,23 @@ class Selection(NamedTuple):
     def missing(self, table: pa.Table) -> list[str]:
         """The selected columns, as files call them, that a table of a file lacks."""
         return [path for path, _ in self.names or () if find_path(table, path) is None]
+
+
+def _field_at(fields: Iterable[pa.Field], path: str) -> pa.Field:
+    """The field of a schema at a path that it has, with its metadata."""
+    there = {field.name: field for field in fields}
+    name = column_of(path, there)
+    assert name is not None
+    return _within(there[name], path[len(name) + 1 :])
+
+
+def _within(field: pa.Field, path: str) -> pa.Field:
+    kind = field.type
+    if not path or pa.types.is_null(kind):
+        return field
+    if is_list(kind):
+        return pa.field(field.name, pa.list_(_within(kind.value_field, path)))
+    return _field_at(kind, path)
 
 
 def not_there(path: str, columns: Collection[str], dataset: object) -> DataError:
@@ -126,17 +148,6 @@ def files_that_match(pattern: AnyPath) -> Iterator[AnyPath]:
     above = folder_of(pattern)
     check_finished(above)
     return _search(above, {_names(pattern, above)})
-
-
-def is_matched(file: AnyPath, pattern: AnyPath) -> bool:
-    """Whether a file that is not there yet would match a pattern; both paths are absolute."""
-    above = folder_of(pattern)
-    if above not in file.parents:
-        return False
-    left: Collection[_Parts] = {_names(pattern, above)}
-    for name in _names(file, above):
-        left = _after(left, name)
-    return () in left
 
 
 def _search(folder: AnyPath, left: Collection[_Parts]) -> Iterator[AnyPath]:
@@ -257,7 +268,10 @@ class DatasetSpec:
 
     def exists(self) -> bool:
         """Whether there is something to read, as far as is known without asking the hub."""
-        return all(_exists(path) for path in self.paths)
+        return all(
+            any(True for _ in files_that_match(path)) if is_pattern(path) else path.exists()
+            for path in self.paths
+        )
 
     def with_suffix(self) -> DatasetSpec:
         """The same, where each row says from what kind of file it is."""
@@ -301,7 +315,10 @@ def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
             raise DataError(f"{path} holds no dataset file", needed)
         return files
     if suffix_of(path) not in known:
-        needed = _convert(path) if path.suffix.lower() == ".csv" else needed
+        if path.suffix.lower() == ".csv":
+            load, new = "import pyarrow.csv as c, pyarrow.parquet as p", f"{path.stem}.parquet"
+            code = f'{load}; p.write_table(c.read_csv("{path.name}"), "{new}")'
+            needed = f"convert it: `python -c '{code}'`"
         raise DataError(f"{path} is not a dataset file", needed)
     return [path]
 
@@ -336,28 +353,6 @@ def _several(folder: AnyPath) -> DataError:
     return DataError(f"{folder} is a DatasetDict", right)
 
 
-def _convert(path: AnyPath) -> str:
-    reader, writer = "pyarrow.csv", "pyarrow.parquet"
-    new = path.with_suffix(".parquet").name
-    code = f'import {reader} as c, {writer} as p; p.write_table(c.read_csv("{path.name}"), "{new}")'
-    return f"convert it: `python -c '{code}'`"
-
-
-def check_unique(found: Sequence[tuple[object, AnyPath]]) -> None:
-    """Check that no file is in two parts, so that no row is read twice by mistake."""
-    parts: dict[AnyPath, object] = {}
-    for part, file in found:
-        same = file.resolve()
-        if same in parts:
-            by = f"by {parts[same]} and by {part}" if str(parts[same]) != str(part) else "twice"
-            raise DataError(f"{file} is read {by}", "let dataset_path name each file once")
-        parts[same] = part
-
-
-def _exists(path: AnyPath) -> bool:
-    return any(True for _ in files_that_match(path)) if is_pattern(path) else path.exists()
-
-
 def _clash(path: AnyPath, export: AnyPath) -> bool:
     if not is_pattern(path):
         above = path.resolve()
@@ -365,8 +360,13 @@ def _clash(path: AnyPath, export: AnyPath) -> bool:
     # Files may be looked for in a folder of other things, such as the working directory.
     pattern = path.resolve()
     above = folder_of(pattern)
+    if export == above or export in above.parents:
+        return True
     file = export / f"{PART}-00000{PART_SUFFIX}" if is_folder(export) else export
-    return is_matched(file, pattern) or export == above or export in above.parents
+    left: Collection[_Parts] = {_names(pattern, above)} if above in file.parents else ()
+    for name in _names(file, above) if left else ():
+        left = _after(left, name)
+    return () in left
 
 
 # --- Datasets of the Hugging Face hub: downloaded once, to a file that recipes read ---

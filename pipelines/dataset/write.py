@@ -152,7 +152,13 @@ def _of_files(path: AnyPath) -> Iterator[WrittenByRuns]:
 
 
 def _marked(file: AnyPath) -> WrittenByRuns:
-    metadata = _metadata(file)
+    metadata: Mapping[bytes, bytes] = {}
+    if file.suffix == ".parquet":
+        metadata = schema_metadata(DataFile.of(file))
+    elif file.suffix == ".arrow":
+        with suppress(pa.ArrowInvalid), open_input(file) as source:
+            # An export is no stream.
+            metadata = pa.ipc.open_file(source).schema.metadata or {}
     # It is anybody's text, and says nothing where it is not as `mark_written` writes it.
     with suppress(ValueError, TypeError, AttributeError):
         columns = parse_json(metadata.get(_KEY, b"[]"))
@@ -162,17 +168,6 @@ def _marked(file: AnyPath) -> WrittenByRuns:
             {name: frozenset(map(str, of)) for name, of in origins},
         )
     return WrittenByRuns()
-
-
-def _metadata(file: AnyPath) -> Mapping[bytes, bytes]:
-    metadata: Mapping[bytes, bytes] | None = None
-    if file.suffix == ".parquet":
-        metadata = schema_metadata(DataFile.of(file))
-    elif file.suffix == ".arrow":
-        with suppress(pa.ArrowInvalid), open_input(file) as source:
-            # An export is no stream.
-            metadata = pa.ipc.open_file(source).schema.metadata
-    return metadata or {}
 
 
 def _reported(export_path: AnyPath) -> frozenset[str]:

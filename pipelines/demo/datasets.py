@@ -14,8 +14,7 @@ from ...operators import RejuiceError
 from ...operators.columns import ROW_CONTRACT
 from ..dataset.write import writer
 from .code_problems import CodeProblem, code_problems, programs
-from .lookup import lookup_tasks
-from .problems import DemoOptions, Problem, number_questions, problems
+from .problems import DemoOptions, Problem, lookup_tasks, number_questions, problems
 from .solvers import respond, solver_of
 
 DemoRow: TypeAlias = dict[str, Any]

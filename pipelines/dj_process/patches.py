@@ -26,7 +26,6 @@ from loguru import logger
 from ...operators import DataError, RecipeError, RejuiceError
 from ...operators.operator import COMMON_FIELDS
 from ..data_juicer.catalogue import find
-from ..data_juicer.steps import keeps_columns
 from ..data_juicer.tables import ROW, named, nested, plain, rows_of
 from ..dataset.files import FORMAT, written
 from ..dataset.read import Dataset
@@ -279,7 +278,7 @@ def post_instantiation_check(
     for op in ops:
         if not is_ours(op):
             # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_columns.py::test_the_preflight_finds_what_our_steps_write
-            known = known and (found := find(op._name)) is not None and keeps_columns(found)
+            known = known and (found := find(op._name)) is not None and found.keeps_columns
         elif op.operator.on != "train":
             in_run.append(StepInRun(op.operator, getattr(op, "_op_cfg", None), run))
             traced += [in_run[-1].step] if known else []

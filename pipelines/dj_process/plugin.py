@@ -25,7 +25,6 @@ import pyarrow as pa
 from data_juicer.ops.base_op import OPERATORS, Pipeline
 from data_juicer.utils.ray_utils import is_ray_mode
 from loguru import logger
-from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from ...operators import (
@@ -119,7 +118,9 @@ def register(kind: type[Operator]) -> type[Any]:
 
     # Data-Juicer and jsonargparse read a class by its constructor's signature and docstring.
     construct.__signature__ = _signature(kind)  # type: ignore[attr-defined]
-    construct.__doc__ = _docstring(kind)
+    docs = field_docs(kind)
+    lines = [f":param {name}: {docs.get(name, name)}" for name in _parameters(kind)]
+    construct.__doc__ = "\n".join(["Initialization method.", "", *lines])
     members = {
         "__init__": construct,
         "__reduce__": reduce,
@@ -193,7 +194,9 @@ def _signature(kind: type[Operator]) -> inspect.Signature:
     parameters = [parameter("self", keyword)]
     for name in _parameters(kind):
         field = kind.model_fields[name]
-        default = None if field.is_required() else _default(field)
+        default = None
+        if not field.is_required():
+            default = to_jsonable_python(field.get_default(call_default_factory=True))
         annotation = _annotation(field.annotation)
         if default is None:
             annotation = Optional[annotation]  # noqa: UP045 (they do not support `X | None`)
@@ -202,10 +205,6 @@ def _signature(kind: type[Operator]) -> inspect.Signature:
     parameters.append(parameter("args", parameter.VAR_POSITIONAL))
     parameters.append(parameter("kwargs", parameter.VAR_KEYWORD))
     return inspect.Signature(parameters)
-
-
-def _default(field: FieldInfo) -> Any:
-    return to_jsonable_python(field.get_default(call_default_factory=True))
 
 
 def _annotation(kind: Any) -> Any:
@@ -219,12 +218,6 @@ def _annotation(kind: Any) -> Any:
     if origin in (Union, UnionType) and (known := [_annotation(arg) for arg in inner]):
         return Any if Any in known else Union[tuple(known)]  # noqa: UP007
     return Any
-
-
-def _docstring(kind: type[Operator]) -> str:
-    docs = field_docs(kind)
-    lines = [f":param {name}: {docs.get(name, name)}" for name in _parameters(kind)]
-    return "\n".join(["Initialization method.", "", *lines])
 
 
 # --- A step on an Arrow table, with the default executor; on Ray see `on_ray.py` ------

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
 from data_juicer.ops.base_op import OPERATORS
@@ -35,10 +34,15 @@ class CurrentRun(NamedTuple):
 
 def current_run() -> CurrentRun | None:
     """The run that called this function; None where a step is used from Python."""
+    from data_juicer.core.executor.base import ExecutorBase
+
     # Data-Juicer's global configuration stays when the run has ended, and is the last of several.
-    executor = next(_executors(inspect.currentframe()), None)
-    if executor is None:
+    frame = inspect.currentframe()
+    while frame is not None and not isinstance(frame.f_locals.get("self"), ExecutorBase):
+        frame = frame.f_back
+    if frame is None:
         return None
+    executor = frame.f_locals["self"]
     # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_checkpoint.py::test_a_resumed_run_ends_as_if_it_had_never_stopped
     manager: Any = getattr(executor, "ckpt_manager", None)
     skipped = []
@@ -48,17 +52,6 @@ def current_run() -> CurrentRun | None:
         skipped = json.loads(Path(manager.ckpt_op_record).read_text("utf-8"))
     settings = executor.cfg
     return CurrentRun(settings, skipped, settings.process, str(executor.exporter.export_path))
-
-
-def _executors(frame: FrameType | None) -> Iterator[Any]:
-    """Yield the executors of Data-Juicer whose methods are being called, the innermost first."""
-    from data_juicer.core.executor.base import ExecutorBase
-
-    while frame is not None:
-        owner = frame.f_locals.get("self")
-        if isinstance(owner, ExecutorBase):
-            yield owner
-        frame = frame.f_back
 
 
 # --- What is ours among operators, and in the `process` of a recipe -------------------
@@ -121,11 +114,11 @@ class StepInRun:
         process = [*run.skipped, *run.process] if run else []
         # The same object: equal entries may stand in `process` twice.
         at = next((at for at, each in enumerate(process) if each is entry), None)
-        self.run, self.process = (None, []) if at is None else (run, process)
-        names = step_names([next(iter(each)) for each in self.process])
+        self.run, process = (None, []) if at is None else (run, process)
+        names = step_names([next(iter(each)) for each in process])
         name = operator.name() if at is None else names[at]
         self.step = Step((at or 0) + 1, name, operator)
-        before = zip(names[:at], self.process[:at], strict=True)
+        before = zip(names[:at], process[:at], strict=True)
         self._before = [n for n, each in before if has_ours([each]) and not is_skipped(each)]
         self.is_first = not self._before
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from ...operators import ALL, DataError, Kind, Operator, RecipeError, Scope
-from ...operators.columns import SHARED_IN_GROUP, columns_of
+from ...operators.columns import SHARED_IN_GROUP, columns_of, is_text
 from ...operators.condition import exclude_each_other, matches
 from ...operators.errors import shown, suggest
 from ...operators.mapper.group_stats_mapper import GroupStatsMapper
@@ -22,7 +22,7 @@ from ..dataset.files import suffix_of
 from ..dataset.parquet import GroupColumns
 from ..dataset.read import Dataset
 from ..dataset.remote import AnyPath
-from ..dataset.schemas import conform, is_text
+from ..dataset.schemas import conform
 from ..dataset.spec import DatasetSpec, not_there
 from ..dataset.write import KINDS, WrittenByRuns, check_export_path, written_of
 from .recipe import Recipe
@@ -64,7 +64,7 @@ def walk(steps: Sequence[Step], columns: Iterable[str], origins: Origins) -> lis
     for step in steps:
         after, known_before = _after(step, there), known
         if _is_unknown(step):
-            keeps = isinstance(step.operator, ForeignOperator) and step.operator.keeps_columns
+            keeps = isinstance(step.operator, ForeignOperator) and step.operator.found.keeps_columns
             known = known and keeps
         places.append(Passed(step, there, after, known_before, known))
         there = after
@@ -136,7 +136,7 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
         check_first_rows(recipe, rows)
         return rows.schema
     dataset = dataset or recipe.opened()
-    schema = dataset.first_schema
+    schema = dataset.first_rows.schema
     try:
         check_columns(recipe, schema)
     except RecipeError:
@@ -148,7 +148,7 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
     try:
         check_first_rows(recipe, dataset.first_rows)
     except DataError:
-        if dataset.schema.equals(dataset.first_schema):
+        if dataset.schema.equals(dataset.first_rows.schema):
             raise
         with suppress(RecipeError):  # Fields of a struct, too, may first turn up further down.
             check_first_rows(recipe, conform(dataset.first_rows, dataset.schema))

@@ -6,8 +6,7 @@ from itertools import islice
 import pytest
 
 from rejuice.operators.agents.flows.react import PastStep, messages
-from rejuice.pipelines.demo.lookup import GOODS, SHOPS, lookup_task, make_task
-from rejuice.pipelines.demo.problems import WORDS
+from rejuice.pipelines.demo.problems import GOODS, SHOPS, WORDS, lookup_task, make_task
 from tools.embedded_policy import lookups
 from tools.embedded_policy.batches import batches
 from tools.embedded_policy.lookups import PEOPLE, Carelessness, LookupCurriculum, plan, slip

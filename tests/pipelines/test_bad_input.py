@@ -29,7 +29,7 @@ def message(path, *, run=False):
         if run:
             engine.run(recipe)
         else:
-            check_columns(recipe, Dataset(recipe.head.dataset_path).first_schema)
+            check_columns(recipe, Dataset(recipe.head.dataset_path).first_rows.schema)
     line = str(caught.value)
     assert "\n" not in line
     return line.replace(str(path.parent), "").replace("/recipe.yaml", "recipe.yaml")

@@ -12,8 +12,7 @@ from rejuice.operators.agents.trajectory import SeededTask, Task, TrajectoryGrou
 from rejuice.operators.sampling.protocol import Settings
 from rejuice.operators.sampling.tokenizer import chat_encoder
 from rejuice.operators.sampling.transformers_engine import TransformersEngine
-from rejuice.pipelines.demo.lookup import lookup_tasks
-from rejuice.pipelines.demo.problems import Split
+from rejuice.pipelines.demo.problems import Split, lookup_tasks
 from tools.embedded_policy.lookups import FLOW, TOOLS
 
 

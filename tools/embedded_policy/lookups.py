@@ -25,8 +25,18 @@ from rejuice.operators.agents.tools.search import Search
 from rejuice.operators.agents.trajectory import Task
 from rejuice.operators.sampling.protocol import Group, Prompt, Sample
 from rejuice.operators.servers.concurrency import LoopThread
-from rejuice.pipelines.demo.lookup import DOCUMENTS, GOODS, QUESTIONS, SHOPS, LookupTask, make_task
-from rejuice.pipelines.demo.problems import NAMES, WORDS, pick, seeded
+from rejuice.pipelines.demo.problems import (
+    DOCUMENTS,
+    GOODS,
+    NAMES,
+    QUESTIONS,
+    SHOPS,
+    WORDS,
+    LookupTask,
+    make_task,
+    pick,
+    seeded,
+)
 
 from .batches import Demonstration
 from .model import tokenizer_of

@@ -103,7 +103,7 @@ def _check_replay(path: Path, *, of_agents: bool) -> None:
 
     dataset = Dataset(path)
     try:  # A column may begin further down, but seldom does.
-        check_replayed(path, dataset.first_schema.names, of_agents=of_agents)
+        check_replayed(path, dataset.first_rows.schema.names, of_agents=of_agents)
     except DataError:
         check_replayed(path, dataset.schema.names, of_agents=of_agents)
 

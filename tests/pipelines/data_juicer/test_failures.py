@@ -18,8 +18,9 @@ from fake_model import DIMENSIONS, FakeModel, Trouble
 from loguru import logger
 
 from rejuice.operators import EngineError
-from rejuice.pipelines.data_juicer import catalogue, run_operator, steps
+from rejuice.pipelines.data_juicer import catalogue, steps
 from rejuice.pipelines.data_juicer.failures import watching
+from rejuice.pipelines.data_juicer.steps import model_field
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.plan import default_chunk_rows
@@ -42,8 +43,8 @@ def small_openai(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", folder)  # For worker processes.
     monkeypatch.delitem(sys.modules, "openai", raising=False)
     monkeypatch.setattr(model_utils, "openai", importlib.import_module("openai"))
-    monkeypatch.setattr(run_operator, "_instances", {})
-    for name in (*run_operator._URLS, *run_operator._KEYS):
+    monkeypatch.setattr(steps, "_instances", {})
+    for name in (*steps._URLS, *steps._KEYS):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -59,7 +60,7 @@ def recipe_of(recipe_file):
         kind = catalogue.find(name)
         params = {"base_url": server.url, "api_key": "k", "max_retries": 0}
         step = {
-            run_operator.model_field(kind): model,
+            model_field(kind): model,
             "try_num": 2,
             "model_params": params,
             **fields,
@@ -326,7 +327,7 @@ def test_a_mapper_that_works_on_batches_counts_calls_or_ends_the_run(recipe_of, 
 def test_a_server_beyond_a_proxy_is_not_tried_without_it(model, monkeypatch):
     """Its address may be known to the proxy alone."""
     model.kill()
-    asked = run_operator.Server(model.url, "k", "m")
+    asked = steps.Server(model.url, "k", "m")
     monkeypatch.setenv("http_proxy", "http://proxy:1")
     monkeypatch.setenv("no_proxy", "")
     asked.check()
@@ -413,7 +414,7 @@ def test_a_handler_of_the_users_sees_only_what_is_logged_outside_of_steps():
 def asking():
     for name in catalogue.names():
         kind = catalogue.find(name)
-        if run_operator.asks_server(kind, {}):
+        if steps.asks_server(kind, {}):
             yield name, kind
 
 
@@ -424,7 +425,7 @@ def test_every_operator_that_asks_a_server_keeps_its_client_as_model_key():
     for name, kind in names.items():
         texts = [inspect.getsource(base) for base in kind.cls.__mro__[:-1]]
         assert any("self.model_key = prepare_model(" in text for text in texts), name
-        assert run_operator.server(kind, {}).model, name
+        assert steps.server(kind, {}).model, name
 
 
 # Many requests at once
@@ -445,7 +446,7 @@ class Gate:
 
 @pytest.mark.parametrize(("fields", "at_once"), [({}, 20), ({"num_proc": 4}, 4)])
 def test_many_requests_wait_at_once(monkeypatch, fields, at_once):
-    monkeypatch.setattr(run_operator, "REQUESTS", 20)
+    monkeypatch.setattr(steps, "REQUESTS", 20)
     made = Gate(at_once)
     monkeypatch.setitem(model_utils.MODEL_FUNCTION_MAPPING, "api", lambda **_: made)
     texts = [f"{'good' if n % 3 else 'bad'} text {n}" for n in range(40)]

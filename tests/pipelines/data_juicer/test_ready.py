@@ -12,7 +12,7 @@ from change_of import change_of
 
 from rejuice.operators import EngineError, OperatorError
 from rejuice.operators.errors import NotReadyError
-from rejuice.pipelines.data_juicer import catalogue, run_operator, steps
+from rejuice.pipelines.data_juicer import catalogue, steps
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.recipe.recipe import load
@@ -33,13 +33,13 @@ def failure(name, rows, **fields):
 @pytest.fixture
 def fails(monkeypatch):
     """Makes the next operator raise an error as it is made."""
-    monkeypatch.setattr(run_operator, "_instances", {})
+    monkeypatch.setattr(steps, "_instances", {})
 
     def set_up(error):
         def load(kind, fields):
             raise error
 
-        monkeypatch.setattr(run_operator, "_load", load)
+        monkeypatch.setattr(steps, "_load", load)
 
     return set_up
 
@@ -98,8 +98,8 @@ def test_a_missing_package_is_one_line_and_nothing_is_installed(monkeypatch, cap
 
     for name in ("UV_OFFLINE", "PIP_NO_INDEX"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(run_operator, "_load", lambda *_: Operator())
-    monkeypatch.setattr(run_operator, "_instances", {})
+    monkeypatch.setattr(steps, "_load", lambda *_: Operator())
+    monkeypatch.setattr(steps, "_instances", {})
     message = failure(SPACES, {"text": ["a"]})
     assert message == "needs no-such-package, which is not installed; pip install no-such-package"
     assert capfd.readouterr() == ("", "")
@@ -117,7 +117,7 @@ def test_what_could_not_be_fetched_is_named(fails):
     fails(error)
     with pytest.raises(NotReadyError) as raised:
         kind = catalogue.get("token_num_filter")
-        run_operator.prepare(kind, {"hf_tokenizer": "a/b", "text_key": "a/b"})
+        steps.prepare(kind, {"hf_tokenizer": "a/b", "text_key": "a/b"})
     message = str(raised.value)
     assert message.startswith("could not fetch a/b (hf_tokenizer): OSError: We couldn't connect")
     assert message.endswith("it has to be reached, or named by a path on this disk")
@@ -137,16 +137,16 @@ def test_errors_of_all_kinds(fails):
 def test_an_operator_whose_results_are_known_is_not_made(recipe_file, monkeypatch):
     path = recipe_file([{"clean_links_mapper": {}}], [{"text": "a"}])
     engine.run(load(path))
-    monkeypatch.setattr(run_operator, "_load", lambda *_: 1 / 0)
-    monkeypatch.setattr(run_operator, "_instances", {})
+    monkeypatch.setattr(steps, "_load", lambda *_: 1 / 0)
+    monkeypatch.setattr(steps, "_instances", {})
     assert engine.run(load(path)).steps[0].cached
 
 
 def test_what_is_made_to_be_checked_is_not_kept(monkeypatch):
     """It may hold a model, and workers make their own."""
-    monkeypatch.setattr(run_operator, "_instances", {})
+    monkeypatch.setattr(steps, "_instances", {})
     steps.step(SPACES, {}).preflight()
-    assert not run_operator._instances
+    assert not steps._instances
 
 
 def test_index_key_numbers_all_rows(recipe_file, tmp_path):

@@ -198,7 +198,7 @@ def test_check_says_which_client_of_servers_is_missing(recipe_file, monkeypatch,
 
 
 def test_what_only_reads_its_text_fails_without_it_and_keeps_the_columns():
-    names = [n for n in catalogue.names() if steps.reads_only_text(catalogue.find(n))]
+    names = [n for n in catalogue.names() if catalogue.find(n).reads_only_text]
     assert len(names) > 40
     quick = ["alphanumeric_filter", "text_length_filter", "words_num_filter", "clean_links_mapper",
              "document_deduplicator", "replace_content_mapper", "remove_long_words_mapper",

@@ -38,7 +38,7 @@ def test_a_row_has_the_suffix_of_its_file(folder):
     expected = [".jsonl"] * 6 + [".json"] * 4
     dataset = Dataset(DatasetSpec.of(folder).with_suffix())
     assert dataset.table()[SUFFIX].to_pylist() == expected
-    assert dataset.first_schema.names == dataset.schema.names == ["text", "n", SUFFIX]
+    assert dataset.first_rows.schema.names == dataset.schema.names == ["text", "n", SUFFIX]
     chunks = dataset.chunks(folder.parent / "cache", chunk_rows=4, group_by=())
     read = [row for at in range(len(chunks.rows)) for row in chunks.chunk(at)[SUFFIX].to_pylist()]
     assert read == expected

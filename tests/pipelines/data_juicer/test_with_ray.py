@@ -7,7 +7,7 @@ from change_of import change_of
 
 from rejuice.operators import OperatorError, Scope
 from rejuice.pipelines import Recipe, run
-from rejuice.pipelines.data_juicer import catalogue, run_operator, steps
+from rejuice.pipelines.data_juicer import catalogue, steps
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.ray_session import LOCAL, connected_to_ray
 
@@ -44,8 +44,8 @@ def test_operators_for_ray_are_known_by_their_class():
 
 def test_a_database_is_not_emptied_before_the_step(monkeypatch):
     made = []
-    monkeypatch.setattr(run_operator, "_instances", {})
-    monkeypatch.setattr(run_operator, "_load", lambda *given: made.append(given))
+    monkeypatch.setattr(steps, "_instances", {})
+    monkeypatch.setattr(steps, "_load", lambda *given: made.append(given))
     steps.step("ray_document_deduplicator", {}).preflight()
     assert not made
     steps.step("document_deduplicator", {}).preflight()

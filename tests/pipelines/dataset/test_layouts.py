@@ -131,7 +131,7 @@ def test_columns_that_are_left_out_are_not_looked_at(tmp_path):
     spec = selected(path, ("q", "question"))
     dataset = Dataset(spec)
     assert dataset.table().to_pylist() == [{"question": row["q"]} for row in rows]
-    assert dataset.schema.names == dataset.first_schema.names == ["question"]
+    assert dataset.schema.names == dataset.first_rows.schema.names == ["question"]
     with pytest.raises(DataError, match=r"has no column 'question', .* there are: meta, odd, q"):
         Dataset(selected(path, "question")).table()
 

@@ -238,12 +238,9 @@ def two_ways(dataset, tmp_path, *parts):
 
 
 def test_null_whole_and_broken_numbers_across_files(dataset, tmp_path):
-    parts = [{"a": None}], [{"a": 3}], [{"a": 0.5}]
-    assert [row["a"] for row in two_ways(dataset, tmp_path, *parts)] == [None, 3.0, 0.5]
-    with pytest.raises(
-        DataError, match=r"column 'a' is int64, .* 1152921504606846977 not in range"
-    ):
-        two_ways(dataset, tmp_path, *parts, [{"a": 2**60 + 1}])
+    parts = [{"a": None}], [{"a": 3}], [{"a": 0.5}], [{"a": 2**60 + 1}]
+    found = [row["a"] for row in two_ways(dataset, tmp_path, *parts)]
+    assert found == [None, "3", "0.5", "1152921504606846977"], "digits, where a number loses some"
 
 
 def test_missing_fields_and_fields_that_come_later(dataset, tmp_path):
@@ -334,7 +331,7 @@ def test_files_that_are_broken(dataset, tmp_path, kind, title):
     folder = dataset(**{f"a_{kind}": b"junk"})
     assert message(folder, tmp_path).startswith(f"in/a.{kind} is not {title}: ")
     with pytest.raises(DataError, match=f"is not {title}"):
-        _ = Dataset(folder).first_schema
+        _ = Dataset(folder).first_rows.schema
 
 
 def test_damaged_offsets_of_an_arrow_file_do_not_end_the_process(dataset, tmp_path):
@@ -404,18 +401,18 @@ def test_no_rows(dataset, tmp_path):
 def test_an_empty_file_among_others(dataset, tmp_path):
     folder = dataset(a_jsonl="\n", b_jsonl=lines({"a": 1}))
     assert rows(folder, tmp_path) == [{"a": 1}]
-    assert Dataset(folder).first_schema == pa.schema([("a", pa.int64())])
+    assert Dataset(folder).first_rows.schema == pa.schema([("a", pa.int64())])
 
 
 def test_each_question_is_answered_from_the_files_once(dataset):
     folder = dataset(a_jsonl=lines({"a": 1}), b_jsonl=lines({"b": 2}))
     opened = Dataset(folder)
-    assert opened.first_schema.names == opened.schema.names == ["a", "b"]
+    assert opened.first_rows.schema.names == opened.schema.names == ["a", "b"]
     mark = opened.fingerprint
     assert opened.table().to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": 2}]
     (folder / "a.jsonl").write_text(lines({"c": 1}))
     (folder / "c.jsonl").write_text(lines({"d": 1}))
-    assert (opened.first_schema.names, opened.schema.names) == (["a", "b"], ["a", "b"])
+    assert (opened.first_rows.schema.names, opened.schema.names) == (["a", "b"], ["a", "b"])
     assert (opened.fingerprint, len(opened.files)) == (mark, 2)
     assert Dataset(folder).fingerprint != mark
 

@@ -12,8 +12,7 @@ from rejuice.operators import RejuiceError
 from rejuice.operators.agents.toolbox import Toolbox
 from rejuice.operators.agents.tools.calculator import Calculator
 from rejuice.operators.agents.tools.search import Search
-from rejuice.pipelines.demo.lookup import KINDS, lookup_task, lookup_tasks
-from rejuice.pipelines.demo.problems import NAMES, SPLITS
+from rejuice.pipelines.demo.problems import KINDS, NAMES, SPLITS, lookup_task, lookup_tasks
 
 seeds = st.integers(0, 2**32)
 splits = st.sampled_from(SPLITS)
@@ -153,9 +152,9 @@ def test_tasks_of_a_file_differ_in_question_or_answer():
 
 
 def test_more_tasks_than_there_are(monkeypatch):
-    monkeypatch.setattr("rejuice.pipelines.demo.lookup._TIMES", range(2, 3))
-    monkeypatch.setattr("rejuice.pipelines.demo.lookup._COUNTS", range(10, 15))
-    monkeypatch.setattr("rejuice.pipelines.demo.lookup._PRICES", range(10, 15))
+    monkeypatch.setattr("rejuice.pipelines.demo.problems._TIMES", range(2, 3))
+    monkeypatch.setattr("rejuice.pipelines.demo.problems._COUNTS", range(10, 15))
+    monkeypatch.setattr("rejuice.pipelines.demo.problems._PRICES", range(10, 15))
     monkeypatch.setattr("rejuice.pipelines.demo.problems._MOST_REPEATS", 20)
     monkeypatch.setitem(NAMES, "test", NAMES["test"][:3])
     with pytest.raises(RejuiceError, match=r"^hardly more than \d+ different look-up tasks; ask for fewer$"):  # fmt: skip

@@ -61,13 +61,13 @@ def test_the_loader_demands_no_column_and_drops_no_row(settings):
 
 def test_the_loader_reads_what_rejuice_run_reads(settings, tmp_path):
     rows = [
-        {"output": "x", "scores": [None, 0.25], "id": 2**60 + 1, "odd": 1, "none": {}},
-        {"output": "y", "scores": [0.5], "id": 3, "odd": "2", "none": {}},
+        {"output": "x", "scores": [None, 0.25], "id": 2**64, "odd": 1, "none": {}},
+        {"output": "y", "scores": [0.5], "id": 0.5, "odd": "2", "none": {}},
     ]
     columns = ["output", "scores", "id", "none"]
     found = settings([RECORDED], rows, columns=columns)
-    one = {"output": "x", "scores": [None, 0.25], "id": 2**60 + 1, "none": None}
-    other = {"output": "y", "scores": [0.5], "id": 3, "none": None}
+    one = {"output": "x", "scores": [None, 0.25], "id": "18446744073709551616", "none": None}
+    other = {"output": "y", "scores": [0.5], "id": "0.5", "none": None}
     assert loaded(found) == [one, other]
     names = tuple((name, name) for name in columns)
     spec = DatasetSpec((DatasetPart(tmp_path / "data.jsonl"),), selection=Selection(names))

@@ -18,7 +18,7 @@ from djrows import rows
 from fake_model import DIMENSIONS, FakeModel
 
 from rejuice.pipelines import load, run
-from rejuice.pipelines.data_juicer import catalogue, run_operator
+from rejuice.pipelines.data_juicer import catalogue, steps
 
 pytest.importorskip("data_juicer")
 
@@ -118,10 +118,10 @@ def test_ten_rows_of_an_operator_that_asks_a_server(tmp_path, monkeypatch, name)
     monkeypatch.syspath_prepend(STUB)
     monkeypatch.delitem(sys.modules, "openai", raising=False)
     monkeypatch.setattr(model_utils, "openai", importlib.import_module("openai"))
-    monkeypatch.setattr(run_operator, "_instances", {})
+    monkeypatch.setattr(steps, "_instances", {})
     with Answers() as server:
         params = {"base_url": server.url, "api_key": "k"}
-        model = run_operator.model_field(catalogue.get(name))
+        model = steps.model_field(catalogue.get(name))
         fields = {**OF_SERVERS[name], model: "m", "model_params": params}
         made = written(
             tmp_path, table, [{"length_filter": {"column": "text", "min": 0}}, {name: fields}]

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import Change, DataError
-from rejuice.pipelines.dataset.files import write_arrow
+from rejuice.pipelines.dataset.write import writer
 from rejuice.pipelines.engine.plan import Retries, count_retry, counts_retry, load, save
 from rejuice.pipelines.engine.steps import StepResult
 
@@ -109,8 +109,8 @@ def test_a_commit_that_fails_leaves_what_was_there(tmp_path):
     with pytest.raises(TypeError):
         save(path, StepResult(Change(notes={"n": None}), 1))
     unwritable = pa.table({"a": pa.chunked_array([pa.array(["x"]).dictionary_encode(), pa.array(["y"]).dictionary_encode()])})  # fmt: skip
-    with pytest.raises(pa.ArrowInvalid):
-        write_arrow(path, unwritable)
+    with pytest.raises(pa.ArrowInvalid), writer(path, unwritable.schema) as write:
+        write(unwritable)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["c.arrow"]
 

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import OperatorError, build, get
-from rejuice.pipelines.dataset.files import run_folder, write_arrow
-from rejuice.pipelines.dataset.write import mark_written
+from rejuice.pipelines.dataset.files import run_folder
+from rejuice.pipelines.dataset.write import mark_written, writer
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.report import read_decisions
 from rejuice.pipelines.engine.steps import run_in_memory
@@ -175,7 +175,9 @@ def test_prompt_ids_of_an_earlier_run_that_are_overwritten(recipe_file, tmp_path
     ]
     table = pa.Table.from_pylist(rows)
     dataset = tmp_path / "earlier.arrow"
-    write_arrow(dataset, table.cast(mark_written(table.schema, ["prompt_id"])))
+    marked = table.cast(mark_written(table.schema, ["prompt_id"]))
+    with writer(dataset, marked.schema) as write:
+        write(marked)
     process = ["prompt_template_mapper", {"pass_rate_filter": {"min": 0.2}}]
     path = recipe_file(process, dataset_path=str(dataset))
     _, whole = run(path)

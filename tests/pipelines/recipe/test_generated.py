@@ -14,8 +14,7 @@ from command import runner
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.dataset.read import read_all
-from rejuice.pipelines.demo.lookup import lookup_tasks
-from rejuice.pipelines.demo.problems import LEVELS, SPLITS
+from rejuice.pipelines.demo.problems import LEVELS, SPLITS, lookup_tasks
 from rejuice.pipelines.recipe.head import GeneratedDataset
 from rejuice.pipelines.recipe.recipe import load
 
