@@ -47,7 +47,7 @@ def measure(folder: Path) -> None:
     with timed("run of the recipe"):
         subprocess.run([*REJUICE, "run", str(recipe), "-q"], check=True)
     page = folder / "page.html"
-    built = cost(*REJUICE, "view", str(folder / "curated.parquet"), "--no_open", "-o", str(page))
+    built = cost(*REJUICE, "view", str(folder / "curated.parquet"), "--no-open", "-o", str(page))
     print(f"{'build':<28}{built.wall:7.2f} s, {built.cpu:.2f} CPU-s, {built.anonymous:,.0f} MiB")
     print(f"{'size':<28}{page.stat().st_size / 1e6:7.2f} MB")
     open_page(page)

@@ -119,7 +119,7 @@ def test_without_history_one_slot_is_chosen(monkeypatch, capsys):
 
 
 def test_a_change_is_what_differs_from_the_last_full_pass(monkeypatch, tmp_path, capsys):
-    printed = {"diff": "pipelines/analysis/page/build.py\n", "rev-list": "3\n"}
+    printed = {"diff": "pipelines/analysis/page/assets/page.js\n", "rev-list": "3\n"}
     monkeypatch.setattr(slots, "_git", lambda word, *_: printed[word])
     (tmp_path / "last").write_text("0123abc\n")
     monkeypatch.setattr(slots, "LAST_FULL_PASS", tmp_path / "last")

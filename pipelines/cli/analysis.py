@@ -60,7 +60,7 @@ def audit(
             "--output",
             "-o",
             help="The file of the sample and of failing pairs, as JSON lines; by default "
-            "audit.jsonl in the folder of the run, and none with --labels.",
+            "audit.jsonl in the folder of the run, and none where labels are read.",
         ),
     ] = None,
     labels: Annotated[
@@ -377,7 +377,7 @@ def report(
         ),
     ] = None,
     against: Annotated[
-        Literal["step", "tokens"], typer.Option("--against", help="The x axis of --curves.")
+        Literal["step", "tokens"], typer.Option("--against", help="The x axis of the curves.")
     ] = "step",
     allow_empty: AllowEmpty = False,
     overwrite: Overwrite = False,
@@ -445,7 +445,7 @@ def view(
     most_mb: Annotated[
         int, typer.Option("--most_mb", min=4, help="Leave texts out above this size.")
     ] = 39,
-    no_open: Annotated[bool, typer.Option("--no_open", help="Do not open a browser.")] = False,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
     live: Annotated[
         bool,
         typer.Option(

@@ -197,7 +197,6 @@ RECORDED = {"recorded_rollout_mapper": {"columns": ["samples"]}}
         [PROMPTS, RECORDED, "math_verify_mapper", "group_stats_mapper"],
     ],
 )
-@pytest.mark.recommended("pipelines/engine/trial.py", "by the first step `{…}`, or {…}")
 def test_duplicate_prompts(recipe_file, tmp_path, monkeypatch, process, suffix):
     """`check` refuses them as a run does; the step that the message names keeps one."""
     monkeypatch.chdir(tmp_path)

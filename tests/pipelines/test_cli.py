@@ -64,7 +64,7 @@ def test_paths_below_the_working_directory_are_printed_relative(monkeypatch, cap
         ("run", path),
         ("run", path),
         ("report", export),
-        ("view", export, "--no_open"),
+        ("view", export, "--no-open"),
         ("audit", export),
         ("explain", export, "row 1"),
         ("whatif", path, "--reward_sum_mapper.weights.format", "0.5"),
@@ -419,7 +419,7 @@ def test_nothing_heavy_is_loaded_for_help_and_check(recipe_file, rollouts):
 def test_no_client_of_servers_is_loaded_to_look_at_a_run(tmp_path):
     run = tiny_run.run_tiny(tmp_path).head.export_path
     page = tmp_path / "page.html"
-    commands = ["explain", run, "row 1"], ["view", run, "-o", page, "--no_open"]
+    commands = ["explain", run, "row 1"], ["view", run, "-o", page, "--no-open"]
     assert heavy_after(*commands, names=("aiohttp",)) == []
 
 

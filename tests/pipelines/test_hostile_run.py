@@ -118,9 +118,9 @@ LOOKING = {
     "explain|{export}|row 4": "  four_filter: four  ",
     "report|{run}": "four_filter",
     "report|{run}/recipe.yaml": "mark_mapper",
-    "view|{run}|--no_open|-o|p.html": "12 rows, 6 groups",
-    "view|{run}/recipe.yaml|--no_open|-o|p.html": "12 rows, 6 groups",
-    "view|{own}|--no_open|-o|p.html": "12 rows, 6 groups",
+    "view|{run}|--no-open|-o|p.html": "12 rows, 6 groups",
+    "view|{run}/recipe.yaml|--no-open|-o|p.html": "12 rows, 6 groups",
+    "view|{own}|--no-open|-o|p.html": "12 rows, 6 groups",
     "diff|{run}|{export}": "all with the same fate, reward and advantage",
     "diff|{run}/recipe.yaml|{run}/recipe.yaml": "all with the same fate, reward and advantage",
     "audit|{run}": "graded by math_verify_mapper",
@@ -130,7 +130,7 @@ LOOKING = {
     "explain|{try}/steps/000002/recipe.yaml": "mark_mapper (its code is not run)",
     "explain|{try}|row 1": "   mark = ",
     "report|{try}|--allow_empty": "mark_mapper",
-    "view|{try}|--no_open|-o|p.html": "2 sets",
+    "view|{try}|--no-open|-o|p.html": "2 sets",
     "diff|{try}/steps/000001|{try}/steps/000002": "recipe       reward_sum_mapper.weights.format ",
     "audit|{try}": "graded by math_verify_mapper",
 }
@@ -145,7 +145,7 @@ def test_looking_runs_no_code_of_the_run(rejuice, hostile, words):
 
 
 def test_a_page_has_what_steps_wrote_whose_code_was_not_run(rejuice, hostile, tmp_path):
-    assert rejuice("view", hostile.run, "--no_open", "-o", "p.html")[0] == 0
+    assert rejuice("view", hostile.run, "--no-open", "-o", "p.html")[0] == 0
     (one,) = Page(tmp_path / "p.html").head["sets"]
     assert one["banner"] == ""
     assert ["mark"] in [each["writes"] for each in one["steps"]]

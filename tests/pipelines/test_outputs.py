@@ -21,7 +21,7 @@ process:
 """
 FILES = [
     (["data", "mine.jsonl", "--prompts", "2"], "mine.jsonl"),
-    (["view", "out.parquet", "--no_open", "-o", "mine.html"], "mine.html"),
+    (["view", "out.parquet", "--no-open", "-o", "mine.html"], "mine.html"),
     (["audit", "out.parquet", "-o", "mine.jsonl"], "mine.jsonl"),
 ]
 FOLDERS = [

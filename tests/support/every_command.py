@@ -62,7 +62,7 @@ def check_every_command(rejuice, path, table, folder, *, sampled, judged=False):
     out = checked("diff", path, path)
     assert "all with the same fate, reward and advantage" in out
 
-    out = checked("view", path, "--no_open", "-o", folder / "p.html")
+    out = checked("view", path, "--no-open", "-o", folder / "p.html")
     page = Page(folder / "p.html")
     assert sum(each["rows"] for each in page.head["sets"]) >= sampled
     return more

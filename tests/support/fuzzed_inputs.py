@@ -355,7 +355,7 @@ class FuzzedInputs:
             ("diff", step, str(folder / "steps" / "000001")),
             ("whatif", step, "--pass_rate_filter.max", "0.5"),
         ]
-        return ("view", step, "--no_open") if rng.random() < 0.05 else rng.choice(commands)
+        return ("view", step, "--no-open") if rng.random() < 0.05 else rng.choice(commands)
 
     def _labels(self, rng: random.Random) -> tuple[str, ...]:
         """Labels for `audit`."""
@@ -376,7 +376,7 @@ class FuzzedInputs:
             document[place] = str(odd)
         elif place == "export_path":
             document[place] = str(odd)
-            command = rng.choice((("check",), ("explain",), ("report",), ("view", "--no_open")))
+            command = rng.choice((("check",), ("explain",), ("report",), ("view", "--no-open")))
         elif place == "custom_operator_paths":
             document[place] = [str(odd)]
         elif place == "pattern":
@@ -412,7 +412,7 @@ class FuzzedInputs:
             ("cache", "prune", tiny, "--dry-run"),
             ("check", tiny, "--dataset_path", export),
         ]
-        return ("view", export, "--no_open") if rng.random() < 0.03 else rng.choice(commands)
+        return ("view", export, "--no-open") if rng.random() < 0.03 else rng.choice(commands)
 
 
 def _yaml_bytes(rng: random.Random, content: bytes) -> bytes:

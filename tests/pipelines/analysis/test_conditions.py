@@ -104,7 +104,7 @@ def test_report_view_and_explain_of_a_run(rejuice, recipe_file):
     export = "out/curated.parquet"
     _, out, _ = rejuice("report", export)
     assert out.splitlines()[-2:] == sources
-    assert rejuice("view", export, "--no_open")[0] == 0
+    assert rejuice("view", export, "--no-open")[0] == 0
     _, out, _ = rejuice("explain", export, "q0")
     assert "01_format_reward_mapper: is not about it, but where data_source is a" in out
     assert "   reward: accuracy 1 x 1\n" in out

@@ -456,6 +456,8 @@ def recipe_with(recipe, steps, folder=None):
 
 
 @pytest.mark.slow
+@pytest.mark.recommended("pipelines/cli/analysis.py", "--rows are of one comparison")
+@pytest.mark.recommended("pipelines/cli/analysis.py", "leave --each out")
 def test_commands(tiny):
     path = str(tiny.path)
     run = CliRunner().invoke(app, ["whatif", path, "--pass_rate_filter.max", "1.0"])
@@ -466,6 +468,8 @@ def test_commands(tiny):
     )
     rows = [json.loads(line) for line in run.output.splitlines()]
     assert [row["reason_before"] for row in rows] == ["too_easy"] * 4
+    refused = CliRunner().invoke(app, ["whatif", path, "--each", "--rows", "gained"])
+    assert str(refused.exception) == "--rows are of one comparison; leave --each out"
     run = CliRunner().invoke(app, ["whatif", path, "--each"])
     lines = {line[:22].strip(): line[22:].split() for line in run.output.splitlines()}
     arrow = "->"

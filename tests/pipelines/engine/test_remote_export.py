@@ -204,7 +204,7 @@ def test_commands_read_it(path, folder, monkeypatch, capsys, tmp_path, name):
     *_, row = lines[-1].split()
     code, out, err = rejuice("explain", export, row)
     assert (code, "group_size_filter" in out) == (0, True), err
-    code, out, err = rejuice("view", export, "--no_open")
+    code, out, err = rejuice("view", export, "--no-open")
     assert code == 0, err
     assert out.startswith("curated.html: ")
     assert open_stored(export).sets[0].final().num_rows == Report.read(to_path(export)).rows_out

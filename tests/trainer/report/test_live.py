@@ -85,7 +85,7 @@ def test_the_address_is_followed_by_a_space(tmp_path, rejuice, monkeypatch):
     run = write_trained(tmp_path / "try", tiny_rollouts(tmp_path), (1,))
     address = "http://127.0.0.1:8000/token/"
     monkeypatch.setattr(live, "serve", lambda run, port, tell: tell(address))
-    status, out, _ = rejuice("view", run, "--live", "--no_open")
+    status, out, _ = rejuice("view", run, "--live", "--no-open")
     assert (status, out.splitlines()[0].split()[:3]) == (0, ["Open", address, "in"])
 
 
@@ -100,6 +100,6 @@ def test_only_one_training_run_is_followed(tmp_path, rejuice):
         (("view", export, "--live"), "out.jsonl"),
     )
     for words, expected in cases:
-        status, _, error = rejuice(*words, "--no_open")
+        status, _, error = rejuice(*words, "--no-open")
         assert (status, len(error.strip().splitlines())) == (2, 1), words
         assert expected in error

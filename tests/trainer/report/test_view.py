@@ -28,7 +28,7 @@ def training_run(tmp_path, rollouts):
 
 @pytest.mark.slow
 def test_a_run_has_a_set_for_each_step_and_its_curves(training_run, rejuice, tmp_path):
-    status, out, _ = rejuice("view", training_run, "--no_open")
+    status, out, _ = rejuice("view", training_run, "--no-open")
     assert (status, out.partition(";")[0]) == (0, "try.html: 36 rows, 9 groups, 3 sets")
     page = Page(tmp_path / "try.html")
     sets = page.head["sets"]
@@ -43,14 +43,14 @@ def test_a_run_has_a_set_for_each_step_and_its_curves(training_run, rejuice, tmp
 
 @pytest.mark.slow
 def test_the_page_of_a_run_by_its_recipe_stands_beside_the_run(training_run, rejuice, tmp_path):
-    status, out, _ = rejuice("view", training_run / "recipe.yaml", "--no_open")
+    status, out, _ = rejuice("view", training_run / "recipe.yaml", "--no-open")
     assert (status, (tmp_path / "try.html").is_file()) == (0, True), out
 
 
 @pytest.mark.slow
 def test_two_runs_have_their_curves_apart(training_run, rollouts, rejuice, tmp_path):
     other = write_trained(tmp_path / "other", rollouts, (1, 2))
-    assert rejuice("view", training_run, other, "--no_open", "-o", "p.html")[0] == 0
+    assert rejuice("view", training_run, other, "--no-open", "-o", "p.html")[0] == 0
     head = Page(tmp_path / "p.html").head
     assert [(each["run"], len(each["points"])) for each in head["curves"]] == [
         (str(training_run), 3),
@@ -63,7 +63,7 @@ def test_a_damaged_step_is_one_line(training_run, rejuice, tmp_path):
     damaged = training_run / "steps" / "000002" / "values.parquet"
     damaged.write_bytes(b"PAR1")
     shown = damaged.relative_to(tmp_path)
-    status, _, err = rejuice("view", training_run, "--no_open", "-o", "p.html")
+    status, _, err = rejuice("view", training_run, "--no-open", "-o", "p.html")
     assert (status, err) == (2, f"rejuice: {shown} cannot be read; train the step again\n")
 
 
@@ -71,7 +71,7 @@ def test_a_damaged_step_is_one_line(training_run, rejuice, tmp_path):
 @pytest.mark.parametrize("number", [1, 3])
 def test_a_step_has_the_values_of_dropped_rows(training_run, rejuice, tmp_path, number):
     step = training_run / "steps" / f"{number:06d}"
-    assert rejuice("view", step, "--no_open", "-o", "p.html")[0] == 0
+    assert rejuice("view", step, "--no-open", "-o", "p.html")[0] == 0
     page, curated = Page(tmp_path / "p.html"), pq.read_table(step / "curated.parquet")
     at = np.flatnonzero(page.column("fate") < 0)
     for name in ("reward", "advantage"):
@@ -88,7 +88,7 @@ def test_a_step_has_the_values_of_dropped_rows(training_run, rejuice, tmp_path, 
 def test_steps_without_values_have_the_rows_that_are_left(training_run, rejuice, tmp_path):
     step = training_run / "steps" / "000001"
     (step / "values.parquet").unlink()
-    assert rejuice("view", step, "--no_open", "-o", "p.html")[0] == 0
+    assert rejuice("view", step, "--no-open", "-o", "p.html")[0] == 0
     page = Page(tmp_path / "p.html")
     head = page.head["sets"][0]
     left = "Only rows that are left are here, without their way"
@@ -112,7 +112,7 @@ def test_some_steps_of_a_run(training_run, rejuice, tmp_path):
     assert rejuice(*given) == (2, "", f"rejuice: {refused}\n")
     given = ("diff", training_run, training_run, "--steps", "40:60")
     assert rejuice(*given) == (2, "", f"rejuice: {refused}\n")
-    assert rejuice("view", training_run, "--steps", "2:3", "--no_open", "-o", "p.html")[0] == 0
+    assert rejuice("view", training_run, "--steps", "2:3", "--no-open", "-o", "p.html")[0] == 0
     assert [each["step"] for each in Page(tmp_path / "p.html").head["sets"]] == [2, 3]
 
 

@@ -43,15 +43,15 @@ def export(recipe_file, rejuice, tmp_path):
 
 @pytest.mark.slow
 def test_a_page_of_an_export(export, rejuice, tmp_path):
-    status, out, _ = rejuice("view", export, "--no_open")
+    status, out, _ = rejuice("view", export, "--no-open")
     size = (tmp_path / "out" / "curated.html").stat().st_size / 1e6
     counted = f"12 rows, 3 groups, 1 set; {size:.1f} MB"
     assert (status, out) == (0, f"out/curated.html: {counted}. Open it in a browser.\n")
     # It stands beside what was run, also where the recipe is named.
-    assert rejuice("view", "recipe.yaml", "--no_open") == (status, out, "")
-    assert rejuice("view", "out/curated.run", "--no_open") == (status, out, "")
+    assert rejuice("view", "recipe.yaml", "--no-open") == (status, out, "")
+    assert rejuice("view", "out/curated.run", "--no-open") == (status, out, "")
     before = (tmp_path / "out" / "curated.html").read_bytes()
-    _, out, _ = rejuice("view", export, "recipe.yaml", "--no_open")
+    _, out, _ = rejuice("view", export, "recipe.yaml", "--no-open")
     assert out.startswith("out/curated-and-curated.html: 24 rows")
     assert (tmp_path / "out" / "curated.html").read_bytes() == before
 
@@ -59,7 +59,7 @@ def test_a_page_of_an_export(export, rejuice, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("given", ["out/curated.parquet", "out/curated.run", "recipe.yaml"])
 def test_every_number_is_that_of_the_export_to_the_bit(export, rejuice, tmp_path, given):
-    assert rejuice("view", tmp_path / given, "--no_open", "-o", "p.html")[0] == 0
+    assert rejuice("view", tmp_path / given, "--no-open", "-o", "p.html")[0] == 0
     page, kept = Page(tmp_path / "p.html"), pq.read_table(export)
     at = np.flatnonzero(page.column("fate") < 0)
     ids = [row["response_id"] for row in page.rows()]
@@ -100,7 +100,7 @@ def test_rows_can_be_filtered_by_any_column(recipe_file, rejuice, tmp_path):
     recipe = recipe_file([*STEPS[:1], "half_mapper"], rows, **own)
     assert rejuice("run", recipe, "-q")[0] == 0
     assert (
-        rejuice("view", tmp_path / "out" / "curated.parquet", "--no_open", "-o", "p.html")[0] == 0
+        rejuice("view", tmp_path / "out" / "curated.parquet", "--no-open", "-o", "p.html")[0] == 0
     )
     page = Page(tmp_path / "p.html")
     assert page.column("level").tolist() == [0.0, 1.0, 2.0] * 4
@@ -111,7 +111,7 @@ def test_rows_can_be_filtered_by_any_column(recipe_file, rejuice, tmp_path):
 
 @pytest.mark.slow
 def test_every_figure_is_that_of_plain_polars(export, rejuice, tmp_path):
-    rejuice("view", export, "--no_open", "-o", "p.html")
+    rejuice("view", export, "--no-open", "-o", "p.html")
     page, kept = Page(tmp_path / "p.html"), pl.read_parquet(export)
     figures = page.head["sets"][0]["figures"]
     groups = figures["groups"]
@@ -144,11 +144,11 @@ def test_every_figure_is_that_of_plain_polars(export, rejuice, tmp_path):
 @pytest.mark.slow
 def test_signs_are_those_of_the_audit(export, rejuice, tmp_path):
     signs = audit_signs(open_stored(export), seed=0)
-    assert rejuice("view", export, "--no_open", "-o", "p.html")[0] == 0
+    assert rejuice("view", export, "--no-open", "-o", "p.html")[0] == 0
     page = Page(tmp_path / "p.html")
     assert [each["name"] for each in page.head["signs"]] == [each.name for each in signs]
     assert [each["p"] for each in page.head["signs"]] == [each.p for each in signs]
-    assert rejuice("view", export, export, "--no_open", "-o", "p.html")[0] == 0
+    assert rejuice("view", export, export, "--no-open", "-o", "p.html")[0] == 0
     sets = [each["set"] for each in Page(tmp_path / "p.html").head["signs"]]
     assert set(sets) == {str(export)}
 
@@ -158,7 +158,7 @@ def test_an_empty_result_is_shown(recipe_file, rejuice, tmp_path):
     steps = [*STEPS[:3], {"pass_rate_filter": {"min": 0.95, "max": 0.99}}, *STEPS[4:]]
     recipe = recipe_file(steps, recorded())
     assert rejuice("run", recipe, "-q", "--allow_empty")[0] == 0
-    status, out, _ = rejuice("view", recipe, "--no_open", "-o", "p.html")
+    status, out, _ = rejuice("view", recipe, "--no-open", "-o", "p.html")
     assert status == 0
     assert "12 rows" in out
 
@@ -167,7 +167,7 @@ def test_an_empty_result_is_shown(recipe_file, rejuice, tmp_path):
 @pytest.mark.recommended("pipelines/analysis/page/rows.py", "rejuice audit {…}")
 @pytest.mark.recommended("pipelines/analysis/page/rows.py", " --rows {…}")
 def test_what_is_run_is_at_the_top_and_signs_have_their_commands(export, rejuice, tmp_path):
-    rejuice("view", export, "--no_open", "-o", "p.html")
+    rejuice("view", export, "--no-open", "-o", "p.html")
     head = Page(tmp_path / "p.html").head
     (run,) = head["runs"]
     assert (run["recipe"], run["path"]) == ("recipe.yaml", str(export))
@@ -186,7 +186,7 @@ def test_what_is_run_is_at_the_top_and_signs_have_their_commands(export, rejuice
 
 @pytest.mark.slow
 def test_rows_have_the_numbers_that_explain_knows(export, rejuice, tmp_path):
-    rejuice("view", export, "--no_open", "-o", "p.html")
+    rejuice("view", export, "--no-open", "-o", "p.html")
     page = Page(tmp_path / "p.html")
     assert page.column("row").tolist() == list(range(1, 13))  # The dataset has a row for each.
     assert page.rows()[4]["response_id"] in rejuice("explain", export, "row 5", "--all")[1]
@@ -197,7 +197,7 @@ def test_rows_that_steps_add_are_not_counted_as_sampled(recipe_file, rejuice, tm
     verify = {"self_verification_mapper": {"mode": "answer", "candidates": "all", "template": "{question} {answer}?"}}  # fmt: skip
     rows = [{"question": each["prompt"][0]["content"], **each} for each in recorded()]
     assert rejuice("run", recipe_file([*STEPS, verify], rows), "-q")[0] == 0
-    assert rejuice("view", "recipe.yaml", "--no_open", "-o", "p.html")[0] == 0
+    assert rejuice("view", "recipe.yaml", "--no-open", "-o", "p.html")[0] == 0
     head = Page(tmp_path / "p.html").head["sets"][0]
     assert head["figures"]["sampled"] == 12 < head["rows"]
 
@@ -217,7 +217,7 @@ def test_two_runs_stand_side_by_side(export, recipe_file, rejuice, tmp_path):
     other = tmp_path / "other" / "curated.parquet"
     recipe = recipe_file([*STEPS[:2], *STEPS[4:]], name="b.yaml", export_path=str(other))
     assert rejuice("run", recipe, "-q")[0] == 0
-    assert rejuice("view", export, other, "--no_open", "-o", "p.html")[0] == 0
+    assert rejuice("view", export, other, "--no-open", "-o", "p.html")[0] == 0
     pair = Page(tmp_path / "p.html").head["pair"]
     assert (pair["sets"], pair["prompts"]) == ([0, 1], [3, 0, 0])
     assert pair["change"]["kept"] == [8, 12]
@@ -226,7 +226,7 @@ def test_two_runs_stand_side_by_side(export, recipe_file, rejuice, tmp_path):
 
 @pytest.mark.slow
 def test_two_exports_are_two_sets(export, rejuice, tmp_path):
-    status, out, _ = rejuice("view", export, export, "--no_open", "-o", "p.html")
+    status, out, _ = rejuice("view", export, export, "--no-open", "-o", "p.html")
     assert status == 0
     assert "24 rows, 6 groups, 2 sets" in out
     names = [each["name"] for each in Page(tmp_path / "p.html").head["sets"]]
@@ -238,6 +238,7 @@ def test_two_exports_are_two_sets(export, rejuice, tmp_path):
     "pipelines/analysis/page/build.py",
     "(--most_mb); figures are those of all. Of the others: rejuice explain PATH ID",
 )
+@pytest.mark.recommended("pipelines/analysis/page/rows.py", "of a row: rejuice explain PATH ID")
 def test_texts_are_left_out_above_a_size(export, rejuice, tmp_path):
     data = page_of([(export, open_stored(export))])
     summary = build_page(data, tmp_path / "p.html", most_bytes=1)
@@ -248,7 +249,7 @@ def test_texts_are_left_out_above_a_size(export, rejuice, tmp_path):
     assert page.block(page.head["sets"][0]["texts"][0]["block"]) == b"[null,null,null]"
     row = data.sets[0].row_texts["response_id"][1].as_py()
     assert "It is 7." in rejuice("explain", export.with_suffix(".run") / "recipe.yaml", row)[1]
-    assert rejuice("view", export, "--most_mb", 60, "--no_open", "-o", "p.html")[0] == 0
+    assert rejuice("view", export, "--most_mb", 60, "--no-open", "-o", "p.html")[0] == 0
     assert len(Page(tmp_path / "p.html").rows()) == 12
     build_page(page_of([(None, open_stored(export))]), tmp_path / "p.html", most_bytes=1)
     banner = Page(tmp_path / "p.html").head["sets"][0]["banner"]
@@ -316,7 +317,7 @@ def test_the_same_page_again_has_the_same_bytes(export, tmp_path):
 def test_another_file_is_not_replaced(export, rejuice, tmp_path):
     (tmp_path / "mine.html").write_text("<p>mine</p>")
     found = "mine.html exists; give another path, or --overwrite"
-    given = ("view", export, "--no_open", "--output")
+    given = ("view", export, "--no-open", "--output")
     assert rejuice(*given, "mine.html") == (2, "", f"rejuice: {found}\n")
     (tmp_path / "folder").mkdir()
     found = "folder is a folder; give the path of a file"
@@ -341,9 +342,9 @@ def test_a_recipe_that_was_not_run_is_refused(rejuice, recipe_file, tmp_path):
     found = "recipe.yaml has not been run; `rejuice run recipe.yaml` first"
     assert rejuice("view", recipe)[2] == f"rejuice: {found}\n"
     assert rejuice("run", recipe, "-q")[0] == 0
-    assert rejuice("view", recipe, "--no_open", "-o", "p.html")[0] == 0
+    assert rejuice("view", recipe, "--no-open", "-o", "p.html")[0] == 0
     shutil.rmtree(tmp_path / "out" / ".rejuice")
-    assert rejuice("view", recipe, "--no_open", "-o", "p.html")[0] == 0
+    assert rejuice("view", recipe, "--no-open", "-o", "p.html")[0] == 0
     head = Page(tmp_path / "p.html").head["sets"][0]
     assert "is gone" in head["banner"]
     assert (head["rows"], head["figures"]["sampled"]) == (8, None)
@@ -392,6 +393,6 @@ def test_the_policy_names_the_hash_of_every_script(tmp_path):
 
 @pytest.mark.slow
 def test_the_command_loads_nothing_heavy(export, tmp_path):
-    loaded = command.heavy_after(["view", export, "--no_open"], cwd=tmp_path)
+    loaded = command.heavy_after(["view", export, "--no-open"], cwd=tmp_path)
     assert not {"torch", "verl", "ray", "matplotlib", "data_juicer", "math_verify"} & {*loaded}
     assert command.heavy_after(["--help"], cwd=tmp_path, names=("plotly", "itables")) == []
