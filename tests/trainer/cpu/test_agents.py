@@ -78,7 +78,7 @@ class Remote:
 
     def __getattr__(self, name):
         method = getattr(self._actor, name)
-        return SimpleNamespace(remote=lambda *given: lambda: method(*given))
+        return SimpleNamespace(remote=lambda *given, **more: lambda: method(*given, **more))
 
 
 @pytest.fixture
