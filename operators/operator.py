@@ -507,8 +507,9 @@ def concatenate(changes: Sequence[Change], sizes: Sequence[int]) -> Change:
     )
     parents = failed = None
     if any(change.parents is not None for change in changes):
-        own = [(np.arange(n) if c.parents is None else c.parents, at) for c, n, at in parts]
-        parents = np.concatenate([np.where(rows < 0, -1, rows + at) for rows, at in own])
+        own = [np.arange(n) if c.parents is None else np.asarray(c.parents) for c, n, _ in parts]
+        placed = zip(own, offsets, strict=True)
+        parents = np.concatenate([np.where(rows < 0, -1, rows + at) for rows, at in placed])
     if any(change.failed is not None for change in changes):
         failed = np.concatenate([c.failed + at for c, _, at in parts if c.failed is not None])
     notes: Counter[str] = Counter()
