@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
@@ -240,8 +241,9 @@ def _import_file(file: Path) -> ModuleType:
         return sys.modules[name]
     if file.suffix != ".py":
         raise _refused(f"{file} is not a Python file", "give a .py file")
-    module = sys.modules[name] = ModuleType(name)
-    module.__file__ = str(file)
+    spec = spec_from_file_location(name, file)
+    assert spec is not None  # As it is for each .py file.
+    module = sys.modules[name] = module_from_spec(spec)
     try:
         # Not by a loader: it takes bytecode of the same second and size for that of the file.
         exec(compile(content, str(file), "exec", dont_inherit=True), vars(module))
