@@ -232,8 +232,9 @@ class Operator(Named):
     def replaces(self) -> Columns:
         """Columns of `writes` that may be in the input: by default those that it also reads.
 
-        A recipe is refused if a step would replace any other column, but for one that the same
-        operator, or the run that made the dataset, has written.
+        A recipe is refused if a step would replace any other column, of the dataset or of another
+        operator. One that the same operator, or the run that made the dataset, has written may
+        always be computed again.
         """
         reads = self.reads()
         return tuple(name for name in self.writes() if reads == ALL or name in reads)
@@ -260,7 +261,8 @@ class Operator(Named):
         return self.model_dump(mode="json")
 
     def explain(self, row: Mapping[str, Any] | None = None) -> Mapping[str, str]:
-        """Lines that `rejuice explain` adds: about the step, or about a row after it."""
+        """Lines that `rejuice explain` adds about a row after the step; None: the step itself is
+        explained."""
         return {}
 
     def preflight(self) -> None:

@@ -92,8 +92,8 @@ class Registry(Generic[T]):
         self.group = f"rejuice.{base.noun}s"
 
     def installed(self) -> dict[str, EntryPoint]:
-        """Usable entry points, sorted; nothing is imported. Those of `conflicts` are not among
-        them."""
+        """The entry points of all usable classes by name, sorted; nothing is imported. Names of
+        `conflicts` are not among them."""
         found = registered(self.group).items()
         return {name: points[0] for name, points in found if len(points) == 1}
 
@@ -107,7 +107,7 @@ class Registry(Generic[T]):
         }
 
     def find(self, name: str, custom: Mapping[str, type[T]] | None = None) -> type[T] | None:
-        """None where nobody registered it; `custom` are classes of files."""
+        """As `get`; None where nobody registered it."""
         if custom and name in custom:
             return custom[name]
         points = registered(self.group).get(name, ())
@@ -116,7 +116,13 @@ class Registry(Generic[T]):
         return self._load(points[0]) if points else None
 
     def get(self, name: str, custom: Mapping[str, type[T]] | None = None) -> type[T]:
-        """As `find`, with a RecipeError that suggests the nearest name where there is none."""
+        """The class of that name, a recipe's key; `custom` are classes of files, by name.
+
+        Raises:
+            RecipeError: nobody registered the name (the message suggests the nearest one), or two
+                distributions did.
+            OperatorError: what was registered does not import, or is no such class.
+        """
         found = self.find(name, custom)
         if found is None:
             known = sorted({*self.installed(), *(custom or {})})
