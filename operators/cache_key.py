@@ -85,7 +85,7 @@ def code_version(kind: type[Named]) -> str:
         own = (name for name in modules - {*of_user} if not name.startswith(f"{_OPERATORS}."))
         codes += map(_package_digest, sorted({_OPERATORS, *(n.rpartition(".")[0] for n in own)}))
         for name in of_user:
-            types = [each for each in vars(sys.modules[name]).values() if isinstance(each, type)]
+            types = [each for each in [*vars(sys.modules[name]).values()] if isinstance(each, type)]
             used.update(each for each in types if each.__module__ != name)
     parts = [getattr(kind, "code", None), *codes, *_depends_on(used)]
     return xxhash.xxh3_128_hexdigest("\n".join(map(str, parts)).encode())

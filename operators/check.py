@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from numbers import Real
 from typing import Any, NoReturn
@@ -79,11 +79,11 @@ def check_operator(operator: Operator, table: pa.Table) -> Change:
         _check_shards(operator, table, change)
     if isinstance(operator, ResumableOperator):
         given, every = _declared(operator, table), range(table.num_rows)
-        by_row, together = ResumableOperator.process_chunks, type(operator).process_chunks
         for rows in (every, every[1::2]):
-            _check_finished(operator, change, [RowsOfChunk(given, rows)], by_row)
-        if together is not by_row:
-            _check_finished(operator, change, [RowsOfChunk(given, every)] * 2, together)
+            _check_finished(operator, change, [RowsOfChunk(given, rows)], "process_rows")
+        if type(operator).process_chunks is not ResumableOperator.process_chunks:
+            two = [RowsOfChunk(given, every)] * 2
+            _check_finished(operator, change, two, "process_chunks")
     return change
 
 
@@ -123,6 +123,11 @@ def checked(operator: Operator, change: Change, n: int) -> Change:
                 _broken(operator, f"reason '{slug}' is not declared in `reasons`")
     if change.parents is not None:
         _check_parents(operator, change, n)
+    if (failed := change.failed) is not None:
+        if not isinstance(failed, np.ndarray) or failed.ndim != 1 or failed.dtype.kind not in "iu":
+            _broken(operator, "gave failed rows that are no array of whole numbers")
+        if len(failed) and (failed.min() < 0 or failed.max() >= n):
+            _broken(operator, f"gave failed rows that are none of the {n}")
     for name, figure in change.notes.items():
         if not isinstance(figure, Real):  # As numpy's numbers are.
             _broken(operator, f"gave note '{name}' as a {type(figure).__name__}, not as a number")
@@ -236,29 +241,34 @@ def _shards(parts: Sequence[Array | None]) -> list[int] | None:
 
 
 def _check_finished(
-    operator: ResumableOperator,
-    change: Change,
-    chunks: Sequence[RowsOfChunk],
-    process: Callable[[Any, Iterator[RowsOfChunk]], Iterator[tuple[int, int, Change]]],
+    operator: ResumableOperator, change: Change, chunks: Sequence[RowsOfChunk], see: str
 ) -> None:
     asked = {(number, row) for number, chunk in enumerate(chunks) for row in chunk.rows}
-    left, see = set(asked), "process_rows" if len(chunks) == 1 else "process_chunks"
+    if not asked:
+        return  # A run always asks for at least one row.
+    left, of_table = set(asked), " of table {}" if len(chunks) > 1 else ""
     try:
-        # A run always asks for at least one row.
-        for number, row, own in process(operator, iter(chunks)) if asked else ():
+        if see == "process_chunks":
+            finished = operator.process_chunks(iter(chunks))
+        else:
+            finished = ((0, *each) for each in operator.process_rows(*chunks[0]))
+        for number, row, own in finished:
+            which = f"row {row}{of_table.format(number)}"
             if (number, row) not in left:
                 again = "a second time" if (number, row) in asked else "which it was not asked for"
-                _broken(operator, f"finishes row {row}, {again}: see {see}()")
+                _broken(operator, f"finishes {which}, {again}: see {see}()")
             left.remove((number, row))
             (share,) = split(change, [row, row + 1])
-            _equal(operator, share, checked(operator, own, 1), f"processing row {row} alone")
+            _equal(operator, share, checked(operator, own, 1), f"processing {which} alone")
     except RejuiceError:
         raise
     except Exception as error:
         what = f"fails to process {len(asked)} rows one by one: {type(error).__name__}: {error}"
         _broken(operator, what, error)
     if left:
-        found = f"leaves out row {min(left)[1]} of the {len(asked)} that it was asked for"
+        number, row = min(left)
+        which = f"row {row}{of_table.format(number)}"
+        found = f"leaves out {which} of the {len(asked)} that it was asked for"
         _broken(operator, f"{found}: see {see}()")
 
 

@@ -207,7 +207,10 @@ def find_path(table: pa.Table, path: str) -> pa.Array | None:
     column = column_of(path, table.column_names)
     if column is None:
         return None
-    return field_at(flat(table[column]), path[len(column) + 1 :])
+    values = table[column]
+    if pa.types.is_dictionary(values.type):  # Those of two chunks may not fit into one.
+        values = values.cast(values.type.value_type)
+    return field_at(flat(values), path[len(column) + 1 :])
 
 
 def column_of(path: str, columns: Collection[str]) -> str | None:

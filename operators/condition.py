@@ -97,31 +97,28 @@ def _matches(what: str, wanted: Any, values: pa.Array) -> BoolArray:
             raise _mismatch(what, kind, "a range of numbers")
         number_N = np.asarray(pc.fill_null(values.cast(pa.float64(), safe=False), np.nan))
         return found_N | ((number_N >= bounds[0]) & (number_N <= bounds[1]))
-    for value in named:
-        if value is None:
-            continue
+    given = [value for value in named if value is not None]
+    for value in given:
         if not _can_equal(kind, value):
             raise _mismatch(what, kind, shown(value))
-        found_N |= _equals(values, value)
-    return found_N
+    return found_N | _is_one_of(values, given) if given else found_N
 
 
-def _equals(values: pa.Array, value: Any) -> BoolArray:
-    """`value` is of the kind of the values, and compared as the column's type has it."""
+def _is_one_of(values: pa.Array, given: list[Any]) -> BoolArray:
+    """`given` are of the kind of the values, and compared as the column's type has it."""
     kind = values.type
     if pa.types.is_floating(kind):
         # 0.1 in YAML is meant to be the 0.1 of a float32 column, too.
         with np.errstate(over="ignore"):
-            own = np.array(value, kind.to_pandas_dtype()).astype(np.float64)
-        number_N = np.asarray(pc.fill_null(values.cast(pa.float64()), np.nan))
-        return np.asarray(number_N == own)
+            own = np.array(given, kind.to_pandas_dtype()).astype(np.float64)
+        return np.isin(np.asarray(pc.fill_null(values.cast(pa.float64()), np.nan)), own)
+    if pa.types.is_decimal(kind):
+        equal = (pc.equal(values, pa.scalar(value)) for value in given)
+        return np.asarray(np.any([pc.fill_null(each, False) for each in equal], axis=0))
     if pa.types.is_integer(kind):
         ends = np.iinfo(kind.to_pandas_dtype())
-        if value != int(value) or not ends.min <= value <= ends.max:
-            return np.zeros(len(values), bool)
-        value = int(value)
-    scalar = pa.scalar(value, kind if pa.types.is_integer(kind) else None)
-    return np.asarray(pc.fill_null(pc.equal(values, scalar), False))
+        given = [int(v) for v in given if v == int(v) and ends.min <= v <= ends.max]
+    return np.asarray(pc.is_in(values, pa.array(given, kind)))
 
 
 def _mismatch(what: str, kind: pa.DataType, wanted: str) -> DataError:

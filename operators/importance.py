@@ -7,8 +7,6 @@ of its mean token      their mean, as in GSPO (https://arxiv.org/abs/2507.18071)
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import pyarrow as pa
 
@@ -30,36 +28,34 @@ RATIOS = ("importance_ratio", "mean_token_ratio")
 _BOUND = 20.0  # verl's SAFETY_BOUND: a ratio is within exp(-20) and exp(20)
 
 
-class LogRatios(NamedTuple):
-    """The log ratios of the tokens of N responses, one response after the other; M of them."""
-
-    tokens: ItemsOfLists
-    """Given where there are log-probabilities by both policies."""
+class LogRatios(ItemsOfLists):
+    """The log ratios of the tokens of N responses, given where there are log-probabilities by both
+    policies."""
 
     @classmethod
-    def of(cls, table: pa.Table) -> LogRatios:
+    def of_table(cls, table: pa.Table) -> LogRatios:
         """Nothing is known where a table has no `policy_logprobs`."""
         if not {POLICY_LOGPROBS, SAMPLED_LOGPROBS} <= {*table.column_names}:
-            return cls(ItemsOfLists.of(pa.nulls(table.num_rows)))
+            return cls(*ItemsOfLists.of(pa.nulls(table.num_rows)))
         new, old = (ItemsOfLists.of(flat(table[n])) for n in (POLICY_LOGPROBS, SAMPLED_LOGPROBS))
         new, old = new.only(old.given_N), old.only(new.given_N)
         new.check_lengths(POLICY_LOGPROBS, old, f"in {SAMPLED_LOGPROBS}")
-        ratios = new._replace(values_M=new.values_M - old.values_M)
+        ratios = cls(new.given_N, new.lengths_N, new.values_M - old.values_M)
         right = f"look at {POLICY_LOGPROBS} and {SAMPLED_LOGPROBS}"
         ratios.check_finite("a log-probability", right)
-        return cls(ratios)
+        return ratios
 
     def of_tokens(self) -> Array:
-        return _ratio(self.tokens.values_M)
+        return _ratio(self.values_M)
 
     def of_responses(self) -> Array:
         """The product over tokens, float64[N]; nan: unknown."""
-        return np.where(self.tokens.given_N, _ratio(self.tokens.sum(self.tokens.values_M)), np.nan)
+        return np.where(self.given_N, _ratio(self.sum(self.values_M)), np.nan)
 
     def geometric_means(self) -> Array:
         """Over the tokens of each response, float64[N]; nan: unknown."""
-        mean_N = self.tokens.sum(self.tokens.values_M) / np.maximum(self.tokens.lengths_N, 1)
-        return np.where(self.tokens.given_N, _ratio(mean_N), np.nan)
+        mean_N = self.sum(self.values_M) / np.maximum(self.lengths_N, 1)
+        return np.where(self.given_N, _ratio(mean_N), np.nan)
 
     def columns(self) -> dict[str, pa.Array]:
         found = zip(RATIOS, (self.of_responses(), self.geometric_means()), strict=True)
@@ -68,7 +64,7 @@ class LogRatios(NamedTuple):
     def divergence(self, name: str, of: str | None) -> Array:
         """An estimate `k1`, `k2` or `k3` at each token, float64[M]: see `importance_weight_mapper`;
         or the `sum`, `mean` or `max` of them over the tokens of its response."""
-        log_ratio_M = np.clip(self.tokens.values_M, -_BOUND, _BOUND)
+        log_ratio_M = np.clip(self.values_M, -_BOUND, _BOUND)
         if name == "k1":
             value_M = -log_ratio_M
         elif name == "k2":
@@ -77,14 +73,14 @@ class LogRatios(NamedTuple):
             value_M = np.exp(log_ratio_M) - 1 - log_ratio_M
         if of is None:
             return value_M
-        rows_M = self.tokens.rows_M
+        rows_M = self.rows_M
         if of == "max":
-            value_N = np.full(len(self.tokens.lengths_N), -np.inf)
+            value_N = np.full(len(self.lengths_N), -np.inf)
             np.maximum.at(value_N, rows_M, value_M)
         else:
-            value_N = self.tokens.sum(value_M)
+            value_N = self.sum(value_M)
             if of == "mean":
-                value_N = value_N / np.maximum(self.tokens.lengths_N, 1)
+                value_N = value_N / np.maximum(self.lengths_N, 1)
         return value_N[rows_M]
 
 

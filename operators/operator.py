@@ -232,8 +232,9 @@ class Operator(Named):
     def replaces(self) -> Columns:
         """Columns of `writes` that may be in the input: by default those that it also reads.
 
-        A recipe is refused if a step would replace any other column, but for one that the same
-        operator, or the run that made the dataset, has written.
+        A recipe is refused if a step would replace any other column, of the dataset or of another
+        operator. One that the same operator, or the run that made the dataset, has written may
+        always be computed again.
         """
         reads = self.reads()
         return tuple(name for name in self.writes() if reads == ALL or name in reads)
@@ -260,7 +261,8 @@ class Operator(Named):
         return self.model_dump(mode="json")
 
     def explain(self, row: Mapping[str, Any] | None = None) -> Mapping[str, str]:
-        """Lines that `rejuice explain` adds: about the step, or about a row after it."""
+        """Lines that `rejuice explain` adds about a row after the step; None: the step itself is
+        explained."""
         return {}
 
     def preflight(self) -> None:
@@ -507,8 +509,9 @@ def concatenate(changes: Sequence[Change], sizes: Sequence[int]) -> Change:
     )
     parents = failed = None
     if any(change.parents is not None for change in changes):
-        own = [(np.arange(n) if c.parents is None else c.parents, at) for c, n, at in parts]
-        parents = np.concatenate([np.where(rows < 0, -1, rows + at) for rows, at in own])
+        own = [np.arange(n) if c.parents is None else np.asarray(c.parents) for c, n, _ in parts]
+        placed = zip(own, offsets, strict=True)
+        parents = np.concatenate([np.where(rows < 0, -1, rows + at) for rows, at in placed])
     if any(change.failed is not None for change in changes):
         failed = np.concatenate([c.failed + at for c, _, at in parts if c.failed is not None])
     notes: Counter[str] = Counter()

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
@@ -91,8 +92,8 @@ class Registry(Generic[T]):
         self.group = f"rejuice.{base.noun}s"
 
     def installed(self) -> dict[str, EntryPoint]:
-        """Usable entry points, sorted; nothing is imported. Those of `conflicts` are not among
-        them."""
+        """The entry points of all usable classes by name, sorted; nothing is imported. Names of
+        `conflicts` are not among them."""
         found = registered(self.group).items()
         return {name: points[0] for name, points in found if len(points) == 1}
 
@@ -106,7 +107,7 @@ class Registry(Generic[T]):
         }
 
     def find(self, name: str, custom: Mapping[str, type[T]] | None = None) -> type[T] | None:
-        """None where nobody registered it; `custom` are classes of files."""
+        """As `get`; None where nobody registered it."""
         if custom and name in custom:
             return custom[name]
         points = registered(self.group).get(name, ())
@@ -115,7 +116,13 @@ class Registry(Generic[T]):
         return self._load(points[0]) if points else None
 
     def get(self, name: str, custom: Mapping[str, type[T]] | None = None) -> type[T]:
-        """As `find`, with a RecipeError that suggests the nearest name where there is none."""
+        """The class of that name, a recipe's key; `custom` are classes of files, by name.
+
+        Raises:
+            RecipeError: nobody registered the name (the message suggests the nearest one), or two
+                distributions did.
+            OperatorError: what was registered does not import, or is no such class.
+        """
         found = self.find(name, custom)
         if found is None:
             known = sorted({*self.installed(), *(custom or {})})
@@ -240,8 +247,9 @@ def _import_file(file: Path) -> ModuleType:
         return sys.modules[name]
     if file.suffix != ".py":
         raise _refused(f"{file} is not a Python file", "give a .py file")
-    module = sys.modules[name] = ModuleType(name)
-    module.__file__ = str(file)
+    spec = spec_from_file_location(name, file)
+    assert spec is not None  # As it is for each .py file.
+    module = sys.modules[name] = module_from_spec(spec)
     try:
         # Not by a loader: it takes bytecode of the same second and size for that of the file.
         exec(compile(content, str(file), "exec", dont_inherit=True), vars(module))

@@ -30,8 +30,8 @@ def public() -> Iterator[tuple[str, str]]:
 
 
 def without_docstring(found: object, name: str) -> Iterator[str]:
-    """What has no docstring: a class or function, and the public methods of a class of ours."""
-    if (inspect.isclass(found) or inspect.isfunction(found)) and not inspect.getdoc(found):
+    """What has no docstring: a class, function or bound method; public methods of a class."""
+    if (inspect.isclass(found) or inspect.isroutine(found)) and not inspect.getdoc(found):
         yield name
     if inspect.isclass(found):
         for member, value in vars(found).items():

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ..arrow_compute import pc
 from ..groups import hash_each, occurred_before
 from ..text.tokens import texts_of
-from .compared_units import TextDeduplicator
+from .text_deduplicator import TextDeduplicator
 
 
 class ExactDeduplicator(TextDeduplicator):
@@ -41,7 +41,7 @@ class ExactDeduplicator(TextDeduplicator):
         return pa.table(self.keys(table, hash_each(texts), np.asarray(texts.is_valid())))
 
     def decide(self, table: pa.Table) -> pa.Array:
-        return self.repeats(table, lambda _, keys_M: occurred_before(keys_M))
+        return self.repeats(table, "duplicate", lambda _, keys_M: occurred_before(keys_M))
 
     def _normalised(self, texts: pa.Array) -> pa.Array:
         if self.lowercase:

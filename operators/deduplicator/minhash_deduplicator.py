@@ -12,7 +12,7 @@ from pydantic import Field
 from ..groups import Array, EqualHashes, mix, occurred_before, row_type
 from ..text.minhash import PERMUTATIONS, jaccard, signatures
 from ..text.tokens import texts_of
-from .compared_units import TextDeduplicator, take_rows
+from .text_deduplicator import TextDeduplicator, take_rows
 
 # --- Which texts nearly repeat an earlier one, from their MinHash signatures ----------
 # Ten million signatures are 1.3 GB. They stay where they are, as a rule in mapped files: one band
@@ -218,4 +218,4 @@ class MinhashDeduplicator(TextDeduplicator):
             own = signed if len(rows) == len(signed) else signed.select(rows)
             return near_repeats(own, keys_M, self.threshold)
 
-        return self.repeats(table, find)
+        return self.repeats(table, "near_duplicate", find)

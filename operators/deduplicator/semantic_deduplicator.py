@@ -13,11 +13,11 @@ from typing_extensions import Self
 from ..arrow_compute import pc
 from ..columns import flat, is_list, numbers
 from ..errors import DataError, needs
-from ..groups import Array, group_starts
+from ..groups import Array
 from ..operator import Columns
 from ..text.embedding import EmbeddingFields, usable_texts
 from ..text.tokens import texts_of
-from .compared_units import TextDeduplicator, take_rows
+from .text_deduplicator import TextDeduplicator, take_rows
 
 # --- Which vectors are near one that stays ---------------------------------------------
 
@@ -189,15 +189,15 @@ class SemanticDeduplicator(EmbeddingFields, TextDeduplicator):
         """Vector, key and order of each row: only rows with the same key are compared."""
         texts = texts_of(table[self.column or self.unit])
         compared_N = usable_texts(texts)
-        if self.unit == "prompt":
-            compared_N &= np.asarray(group_starts(table))
         if self.vectors is not None:
             compared_N &= np.asarray(table[self.vectors].is_valid())
+        keys = self.keys(table, np.zeros(len(texts), np.uint64), compared_N)
+        compared_N = np.asarray(keys["key"].is_valid())
         columns = {
             "vector": _packed(self._embedded(table, texts, compared_N), compared_N),
             "order": pa.array(self._order(table, texts)),
         }
-        return pa.table(self.keys(table, np.zeros(len(texts), np.uint64), compared_N) | columns)
+        return pa.table(keys | columns)
 
     def _embedded(self, table: pa.Table, texts: pa.Array, compared_N: Array) -> Array:
         """float16[R, D] of unit norm, for the rows that are compared."""
@@ -237,7 +237,7 @@ class SemanticDeduplicator(EmbeddingFields, TextDeduplicator):
                     dropped_M[own] = near_kept(vectors, rows[own], self.threshold)
             return dropped_M
 
-        return self.repeats(table, find)
+        return self.repeats(table, "same_meaning", find)
 
 
 def _packed(vectors: Array, has_N: Array) -> pa.Array:

@@ -20,7 +20,8 @@ Value = StrictBool | StrictInt | StrictStr
 class ColumnValueFilter(Filter):
     """Keep only rows with one of the values in `keep`, or drop rows with one of those in `drop`.
 
-    The values must be of the same kind as the column's, so that `"1"` never matches 1.
+    The column has strings, numbers or booleans, and the values must be of the same kind, so that
+    `"1"` never matches 1.
 
     Raises:
         DataError: the column has another type than one of the values.

@@ -308,16 +308,16 @@ _FORMATS = {"parquet": "parquet", "json": "json", "jsonl": "json", "csv": "csv"}
 
 
 def _questions(of: EvaluationSet) -> _Questions:
-    """A file that has changed is read again."""
     try:
         found = os.stat(of.path)
-        return _read(of, (found.st_mtime_ns, found.st_size))
     except OSError:
         return _read(of, None)
+    return _read(of, (found.st_mtime_ns, found.st_size))
 
 
 @lru_cache(maxsize=64)
 def _read(of: EvaluationSet, state: tuple[int, int] | None) -> _Questions:
+    """By its `state`, a file that has changed is read again."""
     needs("an evaluation set", "rejuice[hub]", "datasets")
     import datasets
 

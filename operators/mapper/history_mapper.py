@@ -81,9 +81,7 @@ class HistoryMapper(PerStepOperator, Mapper):
 
     def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
         if self.step is None:
-            encoded = flat(self.earlier()["prompt_id"]).dictionary_encode()
-            names, numbers = encoded.dictionary, encoded.indices.cast(pa.int64())
-            visits = self.earlier().append_column(PROMPT_ROW, numbers)
+            visits, names = self.earlier()
             found_N = pc.index_in(flat(table["prompt_id"].cast(pa.string())), value_set=names)
             row_N = np.asarray(found_N.fill_null(len(names)))
             now = 0
@@ -103,9 +101,10 @@ class HistoryMapper(PerStepOperator, Mapper):
         unknown = pc.sum(pc.equal(columns["history_visits"], 0)).as_py() or 0
         return {"never_visited": float(unknown)} if unknown else {}
 
-    def earlier(self) -> pa.Table:
-        """The visits of the earlier run; the steps of the last ones are 0."""
-        return VISITS.empty_table() if self.run is None else _visits(self.run, _state(self.run)[0])
+    def earlier(self) -> tuple[pa.Table, pa.Array]:
+        """The visits of the earlier run, whose last steps are 0, and the ids of its prompts, which
+        `prompt_row` numbers."""
+        return _visits(self.run, "" if self.run is None else _state(self.run)[0])
 
 
 _OF_LAST = ("pass_rate", "reward", "reward_std", "response_tokens", "truncated", "reason")
@@ -145,18 +144,21 @@ def _state(run: str) -> tuple[str, list[Path]]:
 
 
 @lru_cache(maxsize=4)
-def _visits(run: str, state: str) -> pa.Table:
+def _visits(run: str | None, state: str) -> tuple[pa.Table, pa.Array]:
     import pyarrow.parquet as pq
 
-    tables = [pq.read_table(each, columns=VISITS.names) for each in _state(run)[1]]
-    table = pa.concat_tables(tables)
+    files = [] if run is None else _state(run)[1]
+    tables = [pq.read_table(each, columns=VISITS.names) for each in files]
+    table = pa.concat_tables(tables or [VISITS.empty_table()])
     from_last = pc.subtract(table["step"], pc.max(table["step"]))
-    return table.set_column(table.column_names.index("step"), "step", from_last)
+    table = table.set_column(table.column_names.index("step"), "step", from_last)
+    ids = flat(table["prompt_id"]).dictionary_encode()
+    return table.append_column(PROMPT_ROW, ids.indices.cast(pa.int64())), ids.dictionary
 
 
 def summary(visits: pa.Table, last: int, discount: float) -> _History:
-    """What visits, in the order of their steps, say of each prompt: `last` of them count for the
-    mean pass rate, each `discount` times as much as the next."""
+    """What visits, in the order of their steps, say of each prompt. `last` of them count for the
+    mean pass rate; in the discounted sums each counts `discount` times as much as the next."""
     answered_V = np.asarray(visits["n"]) > 0
     table = visits if answered_V.all() else visits.filter(pa.array(answered_V))
     code_V = np.asarray(table[PROMPT_ROW])

@@ -94,9 +94,9 @@ class ImportanceWeightMapper(Mapper):
     def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
         there = _WEIGHTS in table.column_names
         own = ItemsOfLists.of(flat(table[_WEIGHTS]) if there else pa.nulls(table.num_rows))
-        ratios = LogRatios.of(table)
-        known_N, lengths_N = ratios.tokens.given_N, ratios.tokens.lengths_N
-        own.only(known_N).check_lengths(_WEIGHTS, ratios.tokens, "tokens")
+        ratios = LogRatios.of_table(table)
+        known_N, lengths_N = ratios.given_N, ratios.lengths_N
+        own.only(known_N).check_lengths(_WEIGHTS, ratios, "tokens")
         lengths_N = np.where(known_N, lengths_N, own.lengths_N)
         weight_M = np.ones(int(lengths_N.sum()))
         weight_M[np.repeat(known_N, lengths_N)] = np.where(
@@ -107,8 +107,8 @@ class ImportanceWeightMapper(Mapper):
         return {_WEIGHTS: weights, **ratios.columns()}
 
     def notes(self, table: pa.Table, columns: Mapping[str, pa.Array]) -> Mapping[str, float]:
-        ratios = LogRatios.of(table)
-        if not ratios.tokens.given_N.any():
+        ratios = LogRatios.of_table(table)
+        if not ratios.given_N.any():
             return {}
         bounded_M = self._ratios(ratios) != self._bounded(ratios)
         found = {"tokens_weighted": len(bounded_M), "tokens_bounded": int(bounded_M.sum())}
@@ -119,14 +119,14 @@ class ImportanceWeightMapper(Mapper):
     def _ratios(self, ratios: LogRatios) -> Array:
         """Before bounds, float64[M]."""
         if self.level == "none":
-            return np.ones(len(ratios.tokens.values_M))
+            return np.ones(len(ratios.values_M))
         if self.level == "token":
             return ratios.of_tokens()
-        return np.repeat(ratios.of_responses(), ratios.tokens.lengths_N)
+        return np.repeat(ratios.of_responses(), ratios.lengths_N)
 
     def _kept(self, ratios: LogRatios) -> BoolArray:
         """Which tokens are not rejected."""
-        kept_M = np.ones(len(ratios.tokens.values_M), bool)
+        kept_M = np.ones(len(ratios.values_M), bool)
         for name, bound in self.rejection.items():
             low, high = np.log(bound) if isinstance(bound, tuple) else (-np.inf, bound)
             of, _, divergence = name.removeprefix("seq_").rpartition("_")

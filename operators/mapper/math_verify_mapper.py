@@ -152,7 +152,8 @@ class MathVerifyMapper(Mapper):
         return AnswerType(self.answer_type)
 
     def types_of(self, table: pa.Table) -> Sequence[AnswerType | None]:
-        """The type that each reference is given; None where it shows it by itself."""
+        """The type that each reference is given; None where it shows it by itself. A DataError if
+        `answer_type_column` is not there, or has a value that is no type."""
         for_all = self.given_type()
         if self.answer_type_column is None:
             return [for_all] * table.num_rows

@@ -145,11 +145,14 @@ class PromptTemplateMapper(Operator):
         return Change(columns, reasons)
 
     def first_references(self, table: pa.Table) -> list[str]:
-        """The references of the first rows of a dataset, as `apply` would write them; where no row
-        at all matches `reference_pattern`, the pattern is wrong and not a row.
+        """The references of the first rows of a dataset, as `apply` would write them.
 
         It looks at nothing else, and makes no array from Python's values, for which Arrow loads
         pandas: a check of a recipe should be quick.
+
+        Raises:
+            DataError: there is no such field, or a row has no reference and `on_bad_row` is
+                `fail`; not where no row at all matches `reference_pattern`, which is wrong then.
         """
         if self.reference is None:
             return []

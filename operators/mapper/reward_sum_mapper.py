@@ -125,16 +125,19 @@ class RewardSumMapper(Operator):
 
         Added up in that order, from 0, they are the reward to the bit, where it is not missing. A
         component that does not count in a row adds 0. nan: the component is missing there and has
-        no substitute, no component is for the row, or it is of another task and not summed.
+        no substitute, no component is for the row, or it is of another task and not summed. The
+        table has whole groups, and is refused where `apply` refuses it.
         """
         not_N = self.without_component(table) | ~self.summed(table)
+        # A weight below 0 makes -0.0 of a component that does not count: + 0.0 makes it 0.0.
         return {
             name: np.where(part.missing_N | not_N, np.nan, self.weight(name) * part.value_N + 0.0)
             for name, part in self.components(table).items()
         }
 
     def components(self, table: pa.Table) -> dict[str, SummedComponent]:
-        """What the sum is made of, by the names of the components, in its order."""
+        """What the sum is made of, by the names of the components, in its order. The table
+        has whole groups; a DataError if a component is missing and `on_missing` is `fail`."""
         groups, summed_N = Groups.of(table), self.summed(table)
         return {name: self._component(table, groups, summed_N, name) for name in self.weights}
 
@@ -147,7 +150,8 @@ class RewardSumMapper(Operator):
 
     def without_component(self, table: pa.Table) -> BoolArray:
         """The rows to sum that no component is for, bool[N]. Weights do not matter: one that
-        becomes 0 leaves the reward of its rows at 0."""
+        becomes 0 leaves the reward of its rows at 0. A DataError if there is one and
+        `on_missing` is `fail`."""
         without_N = self.summed(table)
         for name in self.weights:
             _, reason_column = component_columns(name)

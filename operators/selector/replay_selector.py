@@ -100,7 +100,7 @@ class ReplaySelector(Operator):
             kinds = (pa.int64(), pa.int64(), pa.float64(), pa.float64())
             nothing = (pa.nulls(table.num_rows, kind) for kind in kinds)
             return Change(columns=dict(zip(self.writes(), nothing, strict=True)))
-        ratios, groups = LogRatios.of(table), Groups.of(table)
+        ratios, groups = LogRatios.of_table(table), Groups.of(table)
         mean_N = ratios.geometric_means()
         stored_G = np.asarray(table[REPLAYED_FROM].is_valid())[groups.starts_G]
         low, high = self.ratio_range

@@ -63,11 +63,11 @@ _FORMULA = re.compile(r"(?<!\\)\$([^$]{0,200}[\\^][^$]{0,200}?)(?<!\\)\$|\\\((.{
 _DELIMITED = re.compile(r"(?<!\\)\$(?=[^\s$])([^$\n]{0,200}?)(?<=\S)(?<!\\)\$(?!\d)|\\\(|\\\)")
 
 
-def _any(words: frozenset[str]) -> str:
+def _any_word(words: frozenset[str]) -> str:
     return rf"(?<![A-Za-z\\])(?:{'|'.join(sorted(words))})(?![A-Za-z])"
 
 
-_PIECES = "|".join(
+_MATHS_PIECES = "|".join(
     [
         r"(?:\\?\$|[€£])?\d(?:\d|[.,](?=\d))*(?:[eE][+-]?\d+)?(?:st|nd|rd|th)?|\.\d+",
         r"\\(?!(?:text|mathrm|mbox|approx|to|q?quad|[rR]ightarrow|implies|therefore|[fb]?boxed?)\b)"
@@ -79,18 +79,18 @@ _PIECES = "|".join(
         r"(?<=[\w)}\]])!|[A-Za-z]{2,}(?=\()",
         r"(?<=[\d)}\]*])(?: ?[aAIgmshlLKJNWVCF])(?=[\^(*/])",
         r"(?<=\d)[A-Za-z]{1,2}(?![A-Za-z])|(?<![A-Za-z\\'’])[b-zB-HJ-Z](?![A-Za-z'’])",
-        *map(_any, (_CHANGING, _JOINING, _LEADING)),
+        *map(_any_word, (_CHANGING, _JOINING, _LEADING)),
     ]
 )
-_RUN = re.compile(rf"(?:(?:{_PIECES})[ \t]*)+")
+_MATHS = re.compile(rf"(?:(?:{_MATHS_PIECES})[ \t]*)+")
 # What joins nothing is markdown, a bullet, a dash, or a word of the prose.
-_WORDS = frozenset(word for word in _JOINING if len(word) > 1)
+_JOINING_WORDS = frozenset(word for word in _JOINING if len(word) > 1)
 _NOTHING_BEFORE = re.compile(
-    rf"\A[-*>] |[*_:,)}}\]!%\s]+|{_any(_WORDS - _LEADING)}|{_any(_CHANGING)}"
+    rf"\A[-*>] |[*_:,)}}\]!%\s]+|{_any_word(_JOINING_WORDS - _LEADING)}|{_any_word(_CHANGING)}"
     r"|[A-Za-z](?= [\d$])"
 )
 _NOTHING_AFTER = re.compile(
-    rf"(?:[-–−+*/_:,<>=(\[{{\s]|{_any(_WORDS | _LEADING)}|(?<=\s)[aAIgmshlLKJNWVCF])\Z"
+    rf"(?:[-–−+*/_:,<>=(\[{{\s]|{_any_word(_JOINING_WORDS | _LEADING)}|(?<=\s)[aAIgmshlLKJNWVCF])\Z"
 )
 _PARTNERS = {")": "(", "]": "[", "}": "{"}
 
@@ -112,7 +112,7 @@ def last_number(text: str) -> str | None:
 def english_number(text: str) -> str | None:
     """The same by the rules for English, of a text in which they hold."""
     text = text.replace("=\n- ", "= -")  # a sign, and no bullet
-    number = _last(text)
+    number = _last_free_number(text)
     if number is None:
         return None
     start = number.start()
@@ -121,7 +121,7 @@ def english_number(text: str) -> str | None:
     return sign + _expression(text, number)
 
 
-def _last(text: str) -> re.Match[str] | None:
+def _last_free_number(text: str) -> re.Match[str] | None:
     for number in reversed(list(_NUMBER.finditer(text))):
         if begins_item(text, *number.span()):
             continue
@@ -140,7 +140,7 @@ def _expression(text: str, number: re.Match[str]) -> str:
     # Delimiters of formulas are not part of them; single dollar signs are money.
     flat = _DELIMITED.sub(lambda m: f" {m[1]} " if m[1] else " " * len(m[0]), line)
     at = max(i for i in range(number.start(), number.end()) if text[i].isdigit()) - first
-    run = next((each for each in _RUN.finditer(flat) if each.start() <= at < each.end()), None)
+    run = next((each for each in _MATHS.finditer(flat) if each.start() <= at < each.end()), None)
     if run is None:
         return number[0].strip()
     begin, end = _trimmed(flat, *run.span(), at)

@@ -28,8 +28,9 @@ class Mention(NamedTuple):
 
 
 class AnswerRules(NamedTuple):
-    """What a type is; a reference of it is stripped, and nothing else than one value."""
+    """What a type is."""
 
+    # whether a reference, stripped, is one value of this type and nothing else
     takes: Callable[[str], bool]
     mentions: Callable[[str], list[Mention]]  # in their order, each as long as it can be
     equal: Callable[[Hashable, Hashable], bool]  # the first is of the answer

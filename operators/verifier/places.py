@@ -68,7 +68,7 @@ _GIVES_UP = re.compile(
     r"|(?:do not|don['’]t) know|give up|have no idea)\b|\banswer\b(?:[^.?\n]|\.\d){0,80}\?\s*No\b)"
     r"(?: (?:it|this|that|how|yet|for sure|the answer))?\W*$"
 )
-_END_CHARACTERS = 200  # characters
+_END_CHARACTERS = 200
 _NO_ANSWER = re.compile(
     r"\bI(?:['’]m| am) (?:unable|not able) to\b|\bI do(?: not|n['’]t) have enough\b"
     r"|\bno (?:definite|definitive|single|clear) answer\b"

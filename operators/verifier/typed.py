@@ -28,8 +28,8 @@ from .words import listed
 # --- JSON -----------------------------------------------------------------------------
 
 _DECODER = json.JSONDecoder()
-_OPENING = re.compile(r"[{\[]")
-_MOST = 100  # opening brackets that are tried
+_JSON_OPENING = re.compile(r"[{\[]")
+_MOST_OPENINGS = 100  # brackets that are tried
 
 
 def read_json(text: str) -> Any | None:
@@ -52,8 +52,8 @@ def _json_mentions(text: str) -> list[Mention]:
     unescaped = text.replace("\\{", "{").replace("\\}", "}")
     if len(unescaped) < len(text) and "{" not in text.replace("\\{", ""):
         text = unescaped  # In a box of LaTeX, braces are escaped.
-    for _ in range(_MOST):
-        if not (opening := _OPENING.search(text, at)):
+    for _ in range(_MOST_OPENINGS):
+        if not (opening := _JSON_OPENING.search(text, at)):
             break
         try:
             value, end = _DECODER.raw_decode(text, opening.start())
@@ -85,23 +85,23 @@ _JOIN = (
     r"(?:\s*(?:[,;/&|和、–-]|或者?)\s*(?:and |or |& )?|\s+(?:and|or|to|through|&|oder|ou|или)\s+"
     r"|\s*\\(?:lor|vee|land|wedge|c[au]p|cdot|times)\s+)"
 )
-_ONE = r"[(\[]?[A-Ja-d][)\]]?"
-_RUN = r"A?B?C?D?E?F?G?(?<=[A-G][A-G])"
-_TAKEN = re.compile(
-    rf"{_RUN}|\(?(?:[A-J]|[a-d])\)?[.):]?|\(?[A-J](?:\)|[.:](?=\s)).*"
+_ONE_LETTER = r"[(\[]?[A-Ja-d][)\]]?"
+_ABC = r"A?B?C?D?E?F?G?(?<=[A-G][A-G])"
+_WHOLE_CHOICE = re.compile(
+    rf"{_ABC}|\(?(?:[A-J]|[a-d])\)?[.):]?|\(?[A-J](?:\)|[.:](?=\s)).*"
     rf"|\(?[A-J]\)?(?:{_JOIN}\(?[A-J]\)?)+"
 )
 _LABELLED = re.compile(
-    rf"\b(?:option|choice|alternative|answer|statement)s?:?[\s*_\"]+({_ONE}(?:{_JOIN}{_ONE})*)(?![\w'’])",
+    rf"\b(?:option|choice|alternative|answer|statement)s?:?[\s*_\"]+({_ONE_LETTER}(?:{_JOIN}{_ONE_LETTER})*)(?![\w'’])",
     re.IGNORECASE,
 )
 # What begins a marked place: `C`, `(c)`, `C) 12`, `C: text`, `A, C and D`; not "A dog".
-_FIRST = re.compile(
-    rf"\W*({_RUN}|{_ONE}(?:{_JOIN}{_ONE}(?![\w.]))*)(?!{_JOIN}[A-J]\b)(?=$|\\[}})]|[.):\]}},$]|\*\*|__|\s*[:：(（\n]|\s*[-–—](?=\s*[A-Za-z]{{2}})|\s+(?:is|because|as|since)\b)"
+_BEGINS_WITH_LETTERS = re.compile(
+    rf"\W*({_ABC}|{_ONE_LETTER}(?:{_JOIN}{_ONE_LETTER}(?![\w.]))*)(?!{_JOIN}[A-J]\b)(?=$|\\[}})]|[.):\]}},$]|\*\*|__|\s*[:：(（\n]|\s*[-–—](?=\s*[A-Za-z]{{2}})|\s+(?:is|because|as|since)\b)"
 )
 _BRACKETED = re.compile(r"(?<!\w)[(\[]([A-Ja-e])[)\]]")
 _ALONE = re.compile(
-    rf"(?<![A-Za-z0-9'’.=-])(?<!= )(?!A\s+(?!or\b|and\b)[a-z]|I\b)({_RUN}|[A-J](?:{_JOIN}[A-J])*)"
+    rf"(?<![A-Za-z0-9'’.=-])(?<!= )(?!A\s+(?!or\b|and\b)[a-z]|I\b)({_ABC}|[A-J](?:{_JOIN}[A-J])*)"
     r"(?![A-Za-z0-9]|['’](?!d[ıi]r)|\.\w|_|\s*[-+*/^=<>]\s*[\w\\(])"
 )
 _LETTER = re.compile(r"(?<![A-Za-z])[A-Ja-j](?![A-Za-z])")
@@ -124,7 +124,7 @@ def _letters(text: str) -> frozenset[str]:
 
 
 def _letter_mentions(text: str) -> list[Mention]:
-    if (found := _FIRST.match(text)) and is_given(text, *found.span(1)):
+    if (found := _BEGINS_WITH_LETTERS.match(text)) and is_given(text, *found.span(1)):
         if _UNSURE.search(text, found.end()):
             return [Mention("several", *found.span(1))]
         return [Mention(_letters(found[1]), *found.span(1))]
@@ -142,27 +142,27 @@ def _is_denied(text: str, letter: re.Match[str]) -> bool:
     return bool(rejected) or not is_given(text, *letter.span(1))
 
 
-CHOICE = AnswerRules(lambda text: bool(_TAKEN.fullmatch(text)), _letter_mentions, equal=eq)
+CHOICE = AnswerRules(lambda text: bool(_WHOLE_CHOICE.fullmatch(text)), _letter_mentions, equal=eq)
 """Letters of options, in any case, with the text of the option or without; their order is free."""
 
 # --- Yes and no -----------------------------------------------------------------------
 
 _YES = listed("yes sí oui ja да sim evet tak 是 是的 对 はい 네 예")
 _NO = listed("no non nein não нет nej nie hayır 不 不是 否 いいえ 아니요 아니오")
-_WORDS = dict.fromkeys(_YES, "yes") | dict.fromkeys(_NO, "no") | {"true": "true", "false": "false"}
-_NEAR = 200  # characters before a word that may deny it
-_DENIED = re.compile(r"\b(?:not|whether|if)\b(?: \w+){0,2} \Z|n['’]t\b(?: \w+){0,3} \Z")
-_ANY = "|".join(word for word in _WORDS if word not in ("yes", "no"))
+_MEANS = dict.fromkeys(_YES, "yes") | dict.fromkeys(_NO, "no") | {"true": "true", "false": "false"}
+_DENIAL_REACH = 200  # characters before a word
+_DENIED_YES_NO = re.compile(r"\b(?:not|whether|if)\b(?: \w+){0,2} \Z|n['’]t\b(?: \w+){0,3} \Z")
+_OTHER_YES_NO = "|".join(word for word in _MEANS if word not in ("yes", "no"))
 _BOTH = re.compile(
     r"\b(?:yes|true)(?:[\s-](?:and|or)[\s-]| ?[/|&] ?)(?:also )?(?:no|false)\b|\btrue or not\b"
     r"|\bneither (?:an? )?(?:yes|no|true|false)\b"
-    rf"|\A(?:{_ANY})[\s/|,]+(?:aber |mais |pero |но )?(?:{_ANY})(?=\W|\Z)",
+    rf"|\A(?:{_OTHER_YES_NO})[\s/|,]+(?:aber |mais |pero |но )?(?:{_OTHER_YES_NO})(?=\W|\Z)",
     re.IGNORECASE,
 )
 _YES_OR_NO = re.compile(
     r"(?<!say )(?<!says )\b(?:yes|true|false"
     r"|no(?=\W*\Z|\.(?! ?\d)|[,;:!*\"')/|&]| (?:yes|if|in some|otherwise)\b| [-–—|/&<=>]))\b"
-    rf"|\A(?:{_ANY})(?=\W|\Z)",
+    rf"|\A(?:{_OTHER_YES_NO})(?=\W|\Z)",
     re.IGNORECASE,
 )
 
@@ -179,12 +179,12 @@ def _yes_or_no(text: str) -> list[Mention]:
         each
         for each in _YES_OR_NO.finditer(text)
         if is_given(text, *each.span())
-        and not _DENIED.search(text, max(0, each.start() - _NEAR), each.start())
+        and not _DENIED_YES_NO.search(text, max(0, each.start() - _DENIAL_REACH), each.start())
     ]
-    return [Mention(_WORDS[each[0].lower()], *each.span()) for each in given]
+    return [Mention(_MEANS[each[0].lower()], *each.span()) for each in given]
 
 
-BOOLEAN = AnswerRules(lambda text: text.lower() in _WORDS, _yes_or_no, equal=eq)
+BOOLEAN = AnswerRules(lambda text: text.lower() in _MEANS, _yes_or_no, equal=eq)
 """Yes or no, in any of these languages; true or false, which are others."""
 
 

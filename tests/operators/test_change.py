@@ -23,6 +23,12 @@ def test_failed_rows_and_messages_survive_a_split():
     assert concatenate([part._replace(failed=None) for part in parts], [2, 2, 2]).failed is None
 
 
+@pytest.mark.parametrize("kind", [list, pa.array, np.array])
+def test_parents_of_any_kind_are_put_together(kind):
+    parts = [Change(parents=kind([0, -1, 1])), Change(), Change(parents=kind([0]))]
+    assert concatenate(parts, [2, 1, 1]).parents.tolist() == [0, -1, 1, 2, 3]
+
+
 @pytest.mark.slow
 @given(sizes=st.lists(st.integers(0, 3), min_size=1, max_size=8), data=st.data())
 def test_some_parts_of_a_split_are_those_of_all(sizes, data):

@@ -592,8 +592,11 @@ class OneTable(RowByRowMapper):
 
 
 def test_tables_side_by_side_are_checked():
-    breaks(OfOtherTable(), "finishes row 0, a second time: see process_chunks()")
-    breaks(OneTable(), "leaves out row 0 of the 12 that it was asked for: see process_chunks()")
+    breaks(OfOtherTable(), "finishes row 0 of table 0, a second time: see process_chunks()")
+    breaks(
+        OneTable(),
+        "leaves out row 0 of table 1 of the 12 that it was asked for: see process_chunks()",
+    )
 
 
 class ReadsMore(RowByRowMapper):

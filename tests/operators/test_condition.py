@@ -20,6 +20,7 @@ TABLE = pa.table(
         "ok": [True, False, None, True],
         "extra_info": [{"level": 1}, {"level": 3}, None, {"level": None}],
         "kind": pa.array(["a", "b", "a", None]).dictionary_encode(),
+        "price": pa.array([1, 2, None, 3], pa.decimal128(10, 2)),
         "empty": pa.nulls(4),
     }
 )
@@ -42,6 +43,9 @@ TABLE = pa.table(
         ({"extra_info.level": {"max": 3}}, [0, 1]),
         ({"extra_info.level": [3, None]}, [1, 2, 3]),
         ({"kind": "a"}, [0, 2]),
+        ({"score": [2, 0.5, 7]}, [0, 3]),
+        ({"level": [4, 1, 1.5]}, [0, 3]),
+        ({"price": [3, 1.0, None]}, [0, 2, 3]),
         ({"empty": "anything"}, []),
         ({"empty": [1, None]}, [0, 1, 2, 3]),
         ({"empty": {"min": 1}}, []),
@@ -52,6 +56,17 @@ def test_rows_that_match(where, rows):
     operator = build(FormatRewardMapper, {"where": where})  # As it is after it was read.
     found = [row for row, match in enumerate(matches(operator.where, TABLE)) if match]
     assert found == rows == [r for r, m in enumerate(matches(where, TABLE)) if m]
+
+
+def test_chunks_with_dictionaries_of_their_own():
+    def chunk(values):
+        indices = pa.array(range(len(values)), pa.int8())
+        return pa.DictionaryArray.from_arrays(indices, pa.array(values))
+
+    column = pa.chunked_array([chunk([f"{name}{i}" for i in range(99)] + [None]) for name in "ab"])
+    table = pa.table({"kind": column})
+    assert np.flatnonzero(matches({"kind": ["a3", "b5"]}, table)).tolist() == [3, 105]
+    assert np.flatnonzero(matches({"kind": None}, table)).tolist() == [99, 199]
 
 
 @pytest.mark.parametrize(

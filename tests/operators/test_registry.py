@@ -156,6 +156,14 @@ def test_files_and_folders_of_operators(tmp_path):
     assert load_files([]) == {}
 
 
+def test_a_file_may_ask_for_the_spec_of_its_module(tmp_path):
+    asking = (
+        "from importlib.util import find_spec\nassert find_spec(__name__).loader is __loader__\n"
+    )
+    (tmp_path / "asking.py").write_text(asking + SCORER)
+    assert "brevity_scorer" in load_file(tmp_path)
+
+
 def test_two_files_with_operators_of_one_name_are_refused(tmp_path):
     one, two = tmp_path / "one.py", tmp_path / "two.py"
     one.write_text(SCORER)

@@ -189,7 +189,8 @@ def write_earlier(run: TrainingRun) -> None:
     for step in run.split.choosing:
         if isinstance(step.operator, HistoryMapper) and step.operator.run is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
-            pq.write_table(step.operator.earlier(), file)
+            visits, _ = step.operator.earlier()
+            pq.write_table(visits.select(VISITS.names), file)
 
 
 def read_earlier(run: TrainingRun) -> pa.Table:

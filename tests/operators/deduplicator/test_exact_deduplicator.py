@@ -1,3 +1,5 @@
+from typing import ClassVar
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -39,6 +41,18 @@ def dropped(operator, rows):
 def test_keeps_the_first_response_within_each_prompt():
     rows = table(["a", "b", "a", "a"], ["a", "b"])
     assert dropped(ExactDeduplicator(), rows) == [None, None, "duplicate", "duplicate", None, None]
+
+
+class OfThreeReasons(ExactDeduplicator):
+    """Its reasons are in another order, with one of its own."""
+
+    reasons: ClassVar = {"own": "?", **dict(reversed(ExactDeduplicator.reasons.items()))}
+
+
+def test_a_subclass_may_have_reasons_of_its_own():
+    assert dropped(OfThreeReasons(), table(["a", "a"], ["a"])) == [None, "duplicate", None]
+    prompts = rows_of(["a"], ["a"], n=1)
+    assert dropped(OfThreeReasons(unit="prompt"), prompts) == [None, "duplicate_prompt"]
 
 
 def test_keeps_the_first_response_of_all():

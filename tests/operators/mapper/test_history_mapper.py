@@ -75,6 +75,15 @@ def test_prompts_get_what_a_run_knows_of_them(run):
     assert shown["history_age"] == [0, None, 1]
 
 
+def test_the_history_is_numbered_once_for_all_chunks(run):
+    step = HistoryMapper(run=str(run))
+    found, ids = step.earlier()
+    assert [ids[row].as_py() for row in found["prompt_row"].to_pylist()] == ["a", "b", "b"]
+    assert found["step"].to_pylist() == [-1, -1, 0]
+    assert step.earlier()[0] is found
+    assert HistoryMapper().earlier()[0].num_rows == 0
+
+
 def test_another_step_changes_the_key(run):
     step = HistoryMapper(run=str(run))
     before = step.cache_key_fields()

@@ -216,11 +216,10 @@ def test_a_group_in_two_files_is_refused_before_anything_is_sampled(folder, suff
     ]  # fmt: skip
     with pytest.raises(RejuiceError) as raised:
         run(Recipe(steps, [f"a{suffix}", f"b{suffix}"], export_path="out.parquet"))
-    assert str(raised.value) == (
-        f"a{suffix}, b{suffix}: row 2 of a{suffix} and row 3 of b{suffix} have the same prompt but "
-        "are not next to each other; keep one of them by the first step `exact_deduplicator: "
-        "{column: question, within: all}`"
+    assert str(raised.value).startswith(
+        f"a{suffix}, b{suffix}: row 2 of a{suffix} and row 3 of b{suffix} have the same prompt"
     )
+    assert "`exact_deduplicator: {column: question, within: all}`" in raised.value.right
 
 
 def test_a_torn_file_is_refused_before_anything_is_sampled(folder):

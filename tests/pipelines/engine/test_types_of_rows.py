@@ -55,6 +55,8 @@ def recipe_path(recipe_file, rollouts, tmp_path):
         ("Change({'grade': [1.0]})", "gave column 'grade' as a list: see pa.array()"),
         ("Change({'mark': pa.array([1.0])})", "wrote ['mark'], and before ['grade']"),
         ("Change({'grade': pa.array([1.0])}, notes={'graded': 'one'})", "gave note 'graded' as a str, not as a number"),
+        ("Change({'grade': pa.array([1.0])}, failed=[0])", "gave failed rows that are no array of whole numbers"),
+        ("Change({'grade': pa.array([1.0])}, failed=np.array([1]))", "gave failed rows that are none of the 1"),
     ],
 )  # fmt: skip
 def test_a_row_unlike_those_before_it(recipe_path, tmp_path, how, found, chunk_rows):

@@ -1,4 +1,4 @@
-"""What deduplicators compare: responses to a prompt, responses to all prompts, or prompts."""
+"""The base of deduplicators: responses to a prompt, responses to all, or prompts are compared."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ from ..operator import Columns, Filter, Kind, Scope, drop
 
 
 class TextDeduplicator(Filter):
-    """Base of those that drop repeated texts: only rows with the same key are compared.
-
-    `reasons` are that of a response, then that of a prompt.
-    """
+    """Base of those that drop repeated texts: only rows with the same key are compared."""
 
     unit: Literal["response", "prompt"] = "response"
     column: str | None = None
@@ -50,30 +47,32 @@ class TextDeduplicator(Filter):
         return self.unit == "response"
 
     def keys(self, table: pa.Table, keys_N: Array, compared_N: Array) -> dict[str, pa.Array]:
-        """The columns of a digest that say which rows are compared: `key`, and for prompts, whose
-        rows all follow the first, `starts`."""
-        if self.unit == "response" and self.within != "all":
+        """The columns of a digest that say which rows are compared: `key`, null of the others, and
+        for prompts, whose rows all follow the first, `starts`."""
+        if self.unit == "prompt":
+            starts = group_starts(table)
+            compared_N = compared_N & np.asarray(starts)
+            return {"key": pa.array(keys_N, mask=~compared_N), "starts": starts}
+        if self.within != "all":
             keys_N = scoped_keys(keys_N, table["prompt_id"])
-        columns = {"key": pa.array(keys_N, mask=~compared_N)}
-        return columns if self.unit == "response" else {**columns, "starts": group_starts(table)}
+        return {"key": pa.array(keys_N, mask=~compared_N)}
 
     def shard(self, digest: pa.Table) -> Array:
         # A row without a key is compared with none, so it may be in any shard.
         return self._as_first(_keys(digest), digest)
 
-    def repeats(self, digest: pa.Table, find: Callable[[Array, Array], Array]) -> pa.Array:
+    def repeats(
+        self, digest: pa.Table, slug: str, find: Callable[[Array, Array], Array]
+    ) -> pa.Array:
         """Reasons of the rows that repeat another one, which `find` says of rows, ascending, and
-        their keys."""
+        their keys: `slug`, or with `_prompt` after it for prompts."""
         compared_N = np.asarray(digest["key"].is_valid())
-        if self.unit == "prompt":
-            compared_N &= np.asarray(digest["starts"])
         rows_M = np.flatnonzero(compared_N).astype(row_type(len(compared_N)))
         keys_N, repeats_N = _keys(digest), np.zeros(digest.num_rows, bool)
         # All of them, as a rule: then nothing is copied.
         keys_M = keys_N if len(rows_M) == len(keys_N) else keys_N[rows_M]
         repeats_N[rows_M] = find(rows_M, keys_M)
-        of_response, of_prompt = self.reasons
-        reason = of_response if self.unit == "response" else of_prompt
+        reason = slug if self.unit == "response" else f"{slug}_prompt"
         return drop({reason: self._as_first(repeats_N, digest)})
 
     def _as_first(self, values_N: Array, digest: pa.Table) -> Array:
@@ -89,7 +88,7 @@ def _keys(digest: pa.Table) -> Array:
 
 
 def take_rows(parts: Sequence[Array], rows_K: Array, taken: Array) -> Array:
-    """`taken`, with rows of a matrix in parts that are never joined, as of mapped batches."""
+    """Fill `taken` with rows of a matrix in parts that are never joined, as of mapped batches."""
     starts = np.cumsum([0, *map(len, parts)])
     part_K = np.searchsorted(starts, rows_K, side="right") - 1
     order_K = np.argsort(part_K, kind="stable")
