@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from ..chats import answer_part
 from ..columns import component, component_columns
 from ..groups import Array
 from ..operator import Columns
 from .options import Dialect
-from .wire import ChatCompletion, ReportedUsage, TokenLogProb, parse_body
+from .wire import ChatCompletion, LogProb, ReportedUsage, parse_body
 
 # --- A scorer's answer, as the server sends it and as the cache stores it -------------
 
@@ -47,11 +47,33 @@ STORED_ANSWER = TypeAdapter(ScorerAnswer)
 """As JSON, in caches."""
 
 
+class _TokenLogProb(LogProb):
+    token: str
+
+
+class _ScoredToken(_TokenLogProb):
+    top_logprobs: list[_TokenLogProb] | None = None
+
+
+class _ScorerLogProbs(BaseModel):
+    content: list[_ScoredToken] | None = None
+
+
+class _ScorerChoice(BaseModel):
+    logprobs: _ScorerLogProbs | None = None
+
+
+class _BesideText(BaseModel):
+    choices: list[_ScorerChoice]
+    usage: ReportedUsage | None = None
+
+
 def read_answer(body: bytes, dialect: Dialect = _PLAIN) -> ScorerAnswer:
     """The answer in the body of a chat completion; an AttemptError if there is no usable one."""
-    completion = parse_body(ChatCompletion, body)
-    choice, usage = completion.the_choice(dialect), completion.usage or ReportedUsage()
-    content = None if choice.logprobs is None else choice.logprobs.content
+    choice = parse_body(ChatCompletion, body).the_choice(dialect)
+    beside = parse_body(_BesideText, body)
+    logprobs, usage = beside.choices[0].logprobs, beside.usage or ReportedUsage()
+    content = None if logprobs is None else logprobs.content
     return ScorerAnswer(
         # Null if the model was still reasoning when it was truncated.
         choice.message.content or "",
@@ -62,10 +84,10 @@ def read_answer(body: bytes, dialect: Dialect = _PLAIN) -> ScorerAnswer:
     )
 
 
-def _token(each: TokenLogProb) -> AnswerToken:
+def _token(each: _ScoredToken) -> AnswerToken:
     if not _DIGIT.search(each.token):
         return AnswerToken(each.token, ())
-    top = {other.token: other.logprob for other in each.top_logprobs}
+    top = {other.token: other.logprob for other in each.top_logprobs or ()}
     return AnswerToken(each.token, tuple((top | {each.token: each.logprob}).items()))
 
 
