@@ -576,11 +576,12 @@ def arguments(folder: Path) -> list[str]:
 
 
 def check_keys(values: Mapping[str, Any]) -> None:
-    """Check that verl knows every key, and lacks those that begin with `+`.
+    """Check that verl knows every key, lacks those that begin with `+`, and can read interpolations.
 
     Hydra accepts any key from a file. Where a key selects another file of a group than verl's own,
     the keys are that file's, and none is checked.
     """
+    _check_interpolations(values)
     engine = values.get(_ENGINE)
     groups = {key for key, value in values.items() if _selects_group(key, value)}
     if any(not key.startswith("hydra/") for key in groups - {_ENGINE}):
@@ -591,7 +592,7 @@ def check_keys(values: Mapping[str, Any]) -> None:
     # Those that are added come first: others may be beneath them.
     for key in sorted(given, key=lambda key: not key.startswith("+")):
         name = key.lstrip("+")
-        if name.startswith("hydra"):
+        if name == "hydra" or name.startswith(("hydra.", "hydra/")):
             continue  # Hydra's own settings, which it checks itself.
         if name.startswith("~"):
             raise RecipeError(f"verl's key '{name[1:]}' cannot be removed", "set it to null")
@@ -603,6 +604,18 @@ def check_keys(values: Mapping[str, Any]) -> None:
         elif name not in known:
             right = suggest(name, known) or f"to add it all the same write +{name}"
             raise RecipeError(f"verl has no key '{name}'{of_engine}", right)
+
+
+def _check_interpolations(values: Mapping[str, Any]) -> None:
+    if "${" in (text := config_yaml(values)):
+        from omegaconf import OmegaConf
+        from omegaconf.errors import OmegaConfBaseException
+
+        try:
+            OmegaConf.create(text)
+        except OmegaConfBaseException as error:
+            what = str(error).partition("\n")[0]
+            raise RecipeError(f"verl's key '{error.full_key}': {what}") from None
 
 
 def _listing(engine: str | None) -> Any:
