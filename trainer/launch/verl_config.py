@@ -576,7 +576,7 @@ def arguments(folder: Path) -> list[str]:
 
 
 def check_keys(values: Mapping[str, Any]) -> None:
-    """Check that verl knows every key, lacks those that begin with `+`, and can read interpolations.
+    """Check that verl knows every key, lacks those with a `+`, and can read interpolations.
 
     Hydra accepts any key from a file. Where a key selects another file of a group than verl's own,
     the keys are that file's, and none is checked.
