@@ -38,15 +38,7 @@ from ..operators.selector.source_quota_selector import SourceQuotaSelector
 from ..operators.training_step import RANK, PerStepOperator
 from ..pipelines.recipe.recipe import Recipe
 from ..pipelines.recipe.steps import Step, compares_group, credit_step, gives_credit, gives_reward
-from ..pipelines.recipe.train import (
-    ONE_SET,
-    TURN_MEAN,
-    Loss,
-    LossAggMode,
-    PolicyLoss,
-    Train,
-    default_aggregate,
-)
+from ..pipelines.recipe.train import ONE_SET, TURN_MEAN, LossAggMode, Train, default_aggregate
 
 SAMPLES = {"prompt_token_ids", "response_token_ids", "response_logprobs"}
 """Columns that are large, and that are not used to judge an answer."""
@@ -241,25 +233,27 @@ def _check_loss(found: SplitRecipe, config: Train) -> None:
             f"loss.aggregate {TURN_MEAN} is a mean over turns, of which these responses have none",
             "leave it out, or sample with agent_rollout_mapper",
         )
-    of_turns, policy = loss_agg_mode(found, config) == TURN_MEAN, config.loss.policy
-    for key in config.verl_keys:
-        name = key.removeprefix("actor_rollout_ref.actor.")
-        of = next((loss for begin, loss in _READS.items() if name.startswith(begin)), "")
-        if of_turns and (of or name in _VERLS):
-            what = f"{key} is of verl's loss, and loss.aggregate {TURN_MEAN} has another"
-            raise RecipeError(what, "leave the key out, or choose one of verl's modes")
-        if of not in ("", policy) and config.loss != Loss():  # Else a key of verl may choose it.
+    keys, actor = config.verl_keys, "actor_rollout_ref.actor."
+    policy = keys.get(f"{actor}policy_loss.loss_mode", config.loss.policy)
+    of_turns = loss_agg_mode(found, config) == TURN_MEAN
+    for key in keys:
+        name = key.removeprefix(actor)
+        of = next((loss for begin, loss in _READ.items() if name.startswith(begin)), policy)
+        if of_turns and name.startswith((*_READ, *_NOT_OF_TURNS)):
+            right = "leave the key out, or choose another mean"
+            raise RecipeError(f"loss.aggregate {TURN_MEAN} ignores {key}", right)
+        if of != policy:
             right = f"leave the key out, or set train.loss.policy to {of}"
             raise RecipeError(f"{key} is of loss {of}, and {policy} ignores it", right)
 
 
-_READS: Mapping[str, PolicyLoss] = {
+_READ = {
     "clip_ratio_c": "vanilla", "tau_pos": "sapo", "tau_neg": "sapo",
     "policy_loss.clip_cov_": "clip_cov",
     "policy_loss.kl_cov_": "kl_cov", "policy_loss.ppo_kl_coef": "kl_cov",
 }  # fmt: skip
 """How keys of verl's actor begin that one loss alone reads."""
-_VERLS = ("loss_agg_mode", "loss_scale_factor", "policy_loss.loss_mode")
+_NOT_OF_TURNS = ("loss_agg_mode", "loss_scale_factor", "policy_loss.loss_mode")
 
 
 def _check_schedule(found: SplitRecipe, config: Train) -> None:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import aiohttp
@@ -69,19 +69,6 @@ class _UnreachableError(Exception):
     """An address cannot be reached."""
 
 
-class _Outage(NamedTuple):
-    """That a server answers nobody."""
-
-    found: str
-    trials: int = 0  # that have failed
-    trial_at: float = -inf  # There is none before.
-
-    def after_trial(self, start: float, end: float) -> _Outage:
-        trials = self.trials + 1
-        pause_s = min(2 * (end - start), _NO_TRIAL_S) if trials >= _TRIALS else 0.0
-        return _Outage(self.found, trials, end + pause_s)
-
-
 @dataclass(frozen=True)
 class Request(Generic[T]):
     url: Callable[[str], str]  # address to send it to, from that of the server
@@ -126,8 +113,9 @@ class OpenAIClient:
         self._slots = asyncio.Semaphore(options.concurrency)
         self._failing_since: float | None = None  # no usable answer since
         self._answered = -inf  # when there was a usable answer last
-        self._outage: _Outage | None = None  # It has answered nobody, and no trial since.
-        self._trial = asyncio.Lock()
+        self._down: ServerDownError | None = None  # It has answered nobody, and no trial since.
+        self._trial, self._trial_at = asyncio.Lock(), -inf  # when the next one may begin
+        self._failed_trials = 0  # in a row
         self._rates = Rates(options)
         self._endpoints = Endpoints(options, clock, self._why_down)
         self.name = self._endpoints.name
@@ -138,7 +126,7 @@ class OpenAIClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._endpoints.close()
+        self._endpoints.stop_looking()
         await self._session.close()
 
     async def answer(
@@ -176,20 +164,22 @@ class OpenAIClient:
                 found = f"{self.name} {answers}: {error.reason}, {error.line}"
                 if refused:
                     raise EngineError(found) from None
-                self._outage = _Outage(found)
-                raise ServerDownError(found) from None
+                self._down = ServerDownError(found)
+                raise self._down from None
 
     async def _pass_trial(self, probe: Request[Any], failed: Counter[str]) -> None:
-        if (outage := self._outage) is None:
+        if (down := self._down) is None:
             return
         async with self._trial:
             start = self._clock()
-            is_next = self._outage is outage and outage.trial_at <= start
+            is_next = self._down is down and self._trial_at <= start
             if is_next and not await self._answers_probe(probe, failed, _TRIAL_S):
-                # Another object, for those who wait for this trial.
-                self._outage = outage.after_trial(start, self._clock())
-        if self._outage is not None:
-            raise ServerDownError(self._outage.found)
+                self._down = ServerDownError(down.found)  # For those who wait for this trial.
+                self._failed_trials, end = self._failed_trials + 1, self._clock()
+                if self._failed_trials >= _TRIALS:
+                    self._trial_at = end + min(2 * (end - start), _NO_TRIAL_S)
+        if self._down is not None:
+            raise self._down
 
     async def check(self, model: str | None) -> None:
         await asyncio.gather(*map(self._endpoints.look, self._endpoints.all))
@@ -241,7 +231,7 @@ class OpenAIClient:
                 at.in_flight -= 1
             self._endpoints.works(at)
             self._answered, self._failing_since = self._clock(), None
-            self._outage = None
+            self._down, self._failed_trials = None, 0
             return found
 
     async def _admitted(self, call: _RetriedRequest[T]) -> tuple[Endpoint, Admission]:
@@ -280,10 +270,8 @@ class OpenAIClient:
             _note_model(at.base, str(model), response.body)
         return answer
 
-    async def _answers_probe(
-        self, probe: Request[Any], failed: Counter[str], longest_s: float
-    ) -> bool:
-        start, give_up_s = self._clock(), min(longest_s, self._options.give_up_s)
+    async def _answers_probe(self, probe: Request[Any], failed: Counter[str], for_s: float) -> bool:
+        start, give_up_s = self._clock(), min(for_s, self._options.give_up_s)
         options = self._options.model_copy(update={"attempts": 3, "give_up_s": give_up_s})
         call = _RetriedRequest(probe, options, self._clock, failed, is_probe=True)
         with suppress(AttemptError):

@@ -57,14 +57,7 @@ class Endpoint:
         self.down_since: float | None = None  # None: it can be reached
         self.reason = ""  # why it cannot
         self.models: list[str] = []  # that it lists
-        self.look: asyncio.Task[None] | None = None  # the last one, whether it can be reached
-
-    @property
-    def looking(self) -> bool:
-        return self.look is not None and not self.look.done()
-
-    def is_due(self, now: float) -> bool:
-        return self.down_since is not None and self.rests_until <= now and not self.looking
+        self.look: asyncio.Task[None] | None = None  # whether it can be reached
 
 
 class Endpoints:
@@ -106,24 +99,23 @@ class Endpoints:
         Raises:
             ServerDownError: all have been down for `patience_s`.
         """
-        own = list[asyncio.Task[None]]()  # looks that this request has begun
         while True:
+            down = [each for each in self.all if each.down_since is not None]
+            due = [e for e in down if e.look is None and e.rests_until <= self._clock()]
+            looks = [self._begin_look(each) for each in due]
+            if looks and len(down) == len(self.all):
+                await asyncio.gather(*looks)
             now, patience_s = self._clock(), self._options.patience_s
             up = [each.rests_until for each in self.all if each.down_since is None]
-            ends = deadline
-            if not up:
-                ends = max(each.down_since or 0.0 for each in self.all) + patience_s
-            if now < ends or not own:
-                own += [self._begin_look(each) for each in self.all if each.is_due(now)]
             if min(up, default=inf) <= now:
                 return True
             if up and deadline <= now:
                 return False
-            if not up and not all(look.done() for look in own):
-                ends = inf  # It decides, however long they have been down.
-            elif ends <= now:
+            since = max(each.down_since or 0.0 for each in self.all)
+            if not up and since + patience_s <= now:
                 raise server_down({each.base: each.reason for each in self.all}, patience_s)
-            change = min([ends, *(each.rests_until for each in self.all if not each.looking)])
+            ends = deadline if up else since + patience_s
+            change = min([ends, *(each.rests_until for each in self.all if each.look is None)])
             self._changed.clear()
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), change - now)
@@ -143,12 +135,13 @@ class Endpoints:
             await self.look(endpoint)
         except EngineError:
             self.works(endpoint)  # The next request reports what is wrong with it.
+        finally:
+            endpoint.look = None
 
-    async def close(self) -> None:
-        looks = [each.look for each in self.all if each.look is not None]
-        for look in looks:
-            look.cancel()
-        await asyncio.gather(*looks, return_exceptions=True)
+    def stop_looking(self) -> None:
+        for each in self.all:
+            if each.look is not None:
+                each.look.cancel()
 
     def works(self, endpoint: Endpoint) -> None:
         if endpoint.down_since is not None or endpoint.failures >= _FAILURES:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pydantic import BaseModel, TypeAdapter
+from pydantic import AliasPath, BaseModel, Field, TypeAdapter
 
 from ..chats import answer_part
 from ..columns import component, component_columns
@@ -24,6 +24,7 @@ from .wire import ChatCompletion, LogProb, ReportedUsage, parse_body
 
 _DIGIT = re.compile("[0-9]")
 _PLAIN = Dialect()
+_TOKENS = AliasPath("choices", 0, "logprobs", "content")
 
 
 class AnswerToken(NamedTuple):
@@ -47,24 +48,13 @@ STORED_ANSWER = TypeAdapter(ScorerAnswer)
 """As JSON, in caches."""
 
 
-class _TokenLogProb(LogProb):
+class _Token(LogProb):
     token: str
-
-
-class _ScoredToken(_TokenLogProb):
-    top_logprobs: list[_TokenLogProb] | None = None
-
-
-class _ScorerLogProbs(BaseModel):
-    content: list[_ScoredToken] | None = None
-
-
-class _ScorerChoice(BaseModel):
-    logprobs: _ScorerLogProbs | None = None
+    top_logprobs: list[_Token] | None = None
 
 
 class _BesideText(BaseModel):
-    choices: list[_ScorerChoice]
+    tokens: list[_Token] | None = Field(None, validation_alias=_TOKENS)
     usage: ReportedUsage | None = None
 
 
@@ -72,19 +62,18 @@ def read_answer(body: bytes, dialect: Dialect = _PLAIN) -> ScorerAnswer:
     """The answer in the body of a chat completion; an AttemptError if there is no usable one."""
     choice = parse_body(ChatCompletion, body).the_choice(dialect)
     beside = parse_body(_BesideText, body)
-    logprobs, usage = beside.choices[0].logprobs, beside.usage or ReportedUsage()
-    content = None if logprobs is None else logprobs.content
+    usage, tokens = beside.usage or ReportedUsage(), beside.tokens
     return ScorerAnswer(
         # Null if the model was still reasoning when it was truncated.
         choice.message.content or "",
         choice.finish_reason or "",
-        None if content is None else tuple(_token(each) for each in content),
+        None if tokens is None else tuple(map(_token, tokens)),
         usage.prompt_tokens,
         usage.completion_tokens,
     )
 
 
-def _token(each: _ScoredToken) -> AnswerToken:
+def _token(each: _Token) -> AnswerToken:
     if not _DIGIT.search(each.token):
         return AnswerToken(each.token, ())
     top = {other.token: other.logprob for other in each.top_logprobs or ()}

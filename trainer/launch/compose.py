@@ -26,6 +26,7 @@ def composed(folder: Path) -> Any:
 
 def problem(folder: Path) -> str | None:
     from hydra.errors import HydraException
+    from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
@@ -33,8 +34,11 @@ def problem(folder: Path) -> str | None:
         config = composed(folder)
     except HydraException as error:
         return " ".join(str(error).split())
-    if unknown := _unknown_loss(config.actor_rollout_ref):
-        return unknown
+    name, known = config.actor_rollout_ref.actor.policy_loss.loss_mode, {*POLICY_LOSS_REGISTRY}
+    # Of a list, one library is the user's own: it may register a loss, and only workers import it.
+    has_own = not isinstance(config.actor_rollout_ref.model.external_lib, str)
+    if name not in known | {GEO_MEAN} and not has_own:  # verl reads it in the first update.
+        return f"verl has no loss '{name}': it has {', '.join(sorted(known))}"
     reference, critic = need_reference_policy(config), need_critic(config)
     if find_spec("vllm") is None:
         # Else verl imports vLLM, to compare the rank of LoRA with vLLM's largest.
@@ -44,17 +48,6 @@ def problem(folder: Path) -> str | None:
     except Exception as error:  # verl asserts and raises errors of many types.
         return f"verl refuses its configuration{_inner_error(str(error))}"
     return None
-
-
-def _unknown_loss(config: Any) -> str | None:
-    """verl reads the name of the loss in the first update."""
-    from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY
-
-    name, known = config.actor.policy_loss.loss_mode, {*POLICY_LOSS_REGISTRY}
-    # Of a list, one library is the user's own: it may register a loss, and only workers import it.
-    if name in known | {GEO_MEAN} or not isinstance(config.model.external_lib, str):
-        return None
-    return f"verl has no loss '{name}': it has {', '.join(sorted(known))}"
 
 
 def _inner_error(message: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from ...operators.errors import RecipeError, suggest
+from ...operators.errors import RecipeError, first_line, suggest
 from ...operators.json_text import parse_json
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.processes import DEFAULT_ENVIRONMENT
@@ -581,7 +581,13 @@ def check_keys(values: Mapping[str, Any]) -> None:
     Hydra accepts any key from a file. Where a key selects another file of a group than verl's own,
     the keys are that file's, and none is checked.
     """
-    _check_interpolations(values)
+    if "${" in (text := config_yaml(values)):
+        from omegaconf import OmegaConf, errors
+
+        try:
+            OmegaConf.create(text)
+        except errors.OmegaConfBaseException as error:
+            raise RecipeError(f"verl's key '{error.full_key}': {first_line(error)}") from None
     engine = values.get(_ENGINE)
     groups = {key for key, value in values.items() if _selects_group(key, value)}
     if any(not key.startswith("hydra/") for key in groups - {_ENGINE}):
@@ -604,18 +610,6 @@ def check_keys(values: Mapping[str, Any]) -> None:
         elif name not in known:
             right = suggest(name, known) or f"to add it all the same write +{name}"
             raise RecipeError(f"verl has no key '{name}'{of_engine}", right)
-
-
-def _check_interpolations(values: Mapping[str, Any]) -> None:
-    if "${" in (text := config_yaml(values)):
-        from omegaconf import OmegaConf
-        from omegaconf.errors import OmegaConfBaseException
-
-        try:
-            OmegaConf.create(text)
-        except OmegaConfBaseException as error:
-            what = str(error).partition("\n")[0]
-            raise RecipeError(f"verl's key '{error.full_key}': {what}") from None
 
 
 def _listing(engine: str | None) -> Any:
