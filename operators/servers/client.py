@@ -179,7 +179,7 @@ class OpenAIClient:
                 if self._failed_trials >= _TRIALS:
                     self._trial_at = end + min(2 * (end - start), _NO_TRIAL_S)
         if self._down is not None:
-            raise self._down
+            raise ServerDownError(self._down.found)
 
     async def check(self, model: str | None) -> None:
         await asyncio.gather(*map(self._endpoints.look, self._endpoints.all))
