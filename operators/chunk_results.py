@@ -58,7 +58,8 @@ def results_of_chunks(
     the results of all items before it: they may have been paid for."""
     known = deque[tuple[int, RowsOfChunk, R]]()
     under_way = dict[int, tuple[int, RowsOfChunk]]()  # by index in the call of the engine
-    errors, exhausted = list[Exception](), False
+    failure: Exception | None = None
+    exhausted = False
     left = (
         (number, RowsOfChunk(chunk.table, each.rows), each)
         for number, chunk in enumerate(chunks)
@@ -67,7 +68,7 @@ def results_of_chunks(
 
     def for_one_call() -> Iterator[T]:
         """An error is not raised here, where it would end the call of the engine."""
-        nonlocal exhausted
+        nonlocal exhausted, failure
         indices = count()
         try:
             for number, rows, each in left:
@@ -79,7 +80,7 @@ def results_of_chunks(
                     if len(known) >= _MOST_KNOWN:
                         return
         except Exception as error:
-            errors.append(error)
+            failure = error
         exhausted = True
 
     def take_known() -> Iterator[tuple[int, RowsOfChunk, R]]:
@@ -95,5 +96,5 @@ def results_of_chunks(
                 yield *under_way.pop(index), result
                 yield from take_known()
         yield from take_known()
-    if errors:
-        raise errors[0]
+    if failure is not None:
+        raise failure

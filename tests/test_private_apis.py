@@ -17,8 +17,9 @@ REACH = 4
 """A comment holds for so many lines below it."""
 OURS = {"_replace", "_asdict", "_fields", "_make"}
 """Names of NamedTuple, which are public in spite of their underscore."""
-FRIENDS = {"_shown", "_request"}
-"""What our judges use: a public method would be part of the keys under which their scores are found."""
+FRIENDS = {"_shown", "_request", "_step"}
+"""Those of ours: what judges use, as a public method would be part of the keys under which their scores
+are found, and what an operator sets in a copy of itself."""
 DUNDERS = {"__self__", "__wrapped__", "__closure__", "__ray_metadata__"}
 PUBLIC = {("os", "_exit")}
 """Documented functions whose names begin with an underscore."""

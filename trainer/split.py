@@ -233,6 +233,27 @@ def _check_loss(found: SplitRecipe, config: Train) -> None:
             f"loss.aggregate {TURN_MEAN} is a mean over turns, of which these responses have none",
             "leave it out, or sample with agent_rollout_mapper",
         )
+    keys, actor = config.verl_keys, "actor_rollout_ref.actor."
+    policy = keys.get(f"{actor}policy_loss.loss_mode", config.loss.policy)
+    of_turns = loss_agg_mode(found, config) == TURN_MEAN
+    for key in keys:
+        name = key.removeprefix(actor)
+        of = next((loss for begin, loss in _READ.items() if name.startswith(begin)), policy)
+        if of_turns and name.startswith((*_READ, *_NOT_OF_TURNS)):
+            right = "leave the key out, or choose another mean"
+            raise RecipeError(f"loss.aggregate {TURN_MEAN} ignores {key}", right)
+        if of != policy:
+            right = f"leave the key out, or set train.loss.policy to {of}"
+            raise RecipeError(f"{key} is of loss {of}, and {policy} ignores it", right)
+
+
+_READ = {
+    "clip_ratio_c": "vanilla", "tau_pos": "sapo", "tau_neg": "sapo",
+    "policy_loss.clip_cov_": "clip_cov",
+    "policy_loss.kl_cov_": "kl_cov", "policy_loss.ppo_kl_coef": "kl_cov",
+}  # fmt: skip
+"""How keys of verl's actor begin that one loss alone reads."""
+_NOT_OF_TURNS = ("loss_agg_mode", "loss_scale_factor", "policy_loss.loss_mode")
 
 
 def _check_schedule(found: SplitRecipe, config: Train) -> None:

@@ -317,7 +317,7 @@ def _does_not_load(folder: Path, error: Exception) -> EngineError:
 
 
 @lru_cache(maxsize=1)
-def _loaded(folder: Path) -> RewardModel:
+def _read_model(folder: Path) -> RewardModel:
     return RewardModel(folder)
 
 
@@ -445,7 +445,7 @@ class RewardModelMapper(ScoringMapper):
         super().close()
         if self.folder is not None:
             with _one_at_a_time:
-                _loaded.cache_clear()
+                _read_model.cache_clear()
 
     # --- behind a server --------------------------------------------------------------
 
@@ -539,7 +539,7 @@ class RewardModelMapper(ScoringMapper):
     def _loaded(self) -> RewardModel:
         assert self.folder is not None
         with _one_at_a_time:  # Otherwise each thread would load it.
-            return _loaded(self.folder)
+            return _read_model(self.folder)
 
     def _scored(self, requests: Iterable[ScoringRequest]) -> Iterator[tuple[int, ScoringOutcome]]:
         if self.folder is None:

@@ -28,7 +28,7 @@ from ..servers.wire import (
     Api,
     AttemptError,
     ChatMessage,
-    LogProbs,
+    LogProb,
     RetryClass,
     advice,
     bad_response,
@@ -91,10 +91,11 @@ _TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 """No vocabulary is larger, and tables keep token ids in 32 bits."""
 
 
-class _SampleLogProbs(LogProbs):
+class _SampleLogProbs(BaseModel):
     """`token_logprobs` of `completions`, `content` of the other two APIs."""
 
     token_logprobs: list[FiniteFloat] | None = None
+    content: list[LogProb] | None = None
 
 
 class _WeightSpan(BaseModel):

@@ -55,6 +55,9 @@ _MAY_PASS = (RetryClass.OVERLOADED, RetryClass.SERVER_FAILED)
 _CONNECT_S = 30.0  # seconds that a connection may take
 _LIST_S = 10.0  # seconds that a list of models may take, which takes milliseconds
 _PROBE_S = 60.0  # seconds after which no probe begins
+_TRIAL_S = 10.0  # as well, where the server has answered nobody before
+_TRIALS = 3  # which requests wait for, one after the other
+_NO_TRIAL_S = 60.0  # seconds in which there is none at most
 _SHORTEST_S = 1.0  # seconds that any answer may take
 _PAUSED = "the server asked for a pause after other requests, and again"
 _UNREACHABLE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
@@ -111,7 +114,8 @@ class OpenAIClient:
         self._failing_since: float | None = None  # no usable answer since
         self._answered = -inf  # when there was a usable answer last
         self._down: ServerDownError | None = None  # It has answered nobody, and no trial since.
-        self._trial = asyncio.Lock()
+        self._trial, self._trial_at = asyncio.Lock(), -inf  # when the next one may begin
+        self._failed_trials = 0  # in a row
         self._rates = Rates(options)
         self._endpoints = Endpoints(options, clock, self._why_down)
         self.name = self._endpoints.name
@@ -122,6 +126,7 @@ class OpenAIClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._endpoints.stop_looking()
         await self._session.close()
 
     async def answer(
@@ -136,8 +141,8 @@ class OpenAIClient:
         `probe`, a short request of the same kind, or if the server has meanwhile answered another
         request or answers the probe. Otherwise the server has failed: a ServerDownError, or an
         EngineError if it refuses all requests. Then one probe of the next requests is its trial,
-        for which the others wait: they pass, or fail as it does. `failed_attempts` counts by
-        reason.
+        for which the others wait: they pass, or fail as it does; after a few failed trials they
+        fail at once for a while. `failed_attempts` counts by reason.
         """
         failed = Counter[str]() if failed_attempts is None else failed_attempts
         async with self._slots:
@@ -152,7 +157,7 @@ class OpenAIClient:
                 refused = error.retry_class is RetryClass.REFUSED
                 if probe is None or self._answered > (-inf if refused else start):
                     raise
-                if await self._answers_probe(probe, failed):
+                if await self._answers_probe(probe, failed, _PROBE_S):
                     raise
                 # A server that refuses every request will not change its mind.
                 answers = "answers no prompt" if self._endpoints.only_one else "answer no prompt"
@@ -166,13 +171,18 @@ class OpenAIClient:
         if (down := self._down) is None:
             return
         async with self._trial:
-            if self._down is down and not await self._answers_probe(probe, failed):
+            start = self._clock()
+            is_next = self._down is down and self._trial_at <= start
+            if is_next and not await self._answers_probe(probe, failed, _TRIAL_S):
                 self._down = ServerDownError(down.found)  # For those who wait for this trial.
+                self._failed_trials, end = self._failed_trials + 1, self._clock()
+                if self._failed_trials >= _TRIALS:
+                    self._trial_at = end + min(2 * (end - start), _NO_TRIAL_S)
         if self._down is not None:
-            raise self._down
+            raise ServerDownError(self._down.found)
 
     async def check(self, model: str | None) -> None:
-        await self._endpoints.look(self._endpoints.all)
+        await asyncio.gather(*map(self._endpoints.look, self._endpoints.all))
         await self._endpoints.usable(inf)
         for at in self._endpoints.all:
             if model is not None and at.models and model not in at.models:
@@ -219,9 +229,9 @@ class OpenAIClient:
                 raise
             finally:
                 at.in_flight -= 1
-            self._endpoints.answered(at)
+            self._endpoints.works(at)
             self._answered, self._failing_since = self._clock(), None
-            self._down = None
+            self._down, self._failed_trials = None, 0
             return found
 
     async def _admitted(self, call: _RetriedRequest[T]) -> tuple[Endpoint, Admission]:
@@ -246,8 +256,9 @@ class OpenAIClient:
         response = await self._send(at, method, url, body, call.timeout_s())
         model = None if body is None else body.get("model")
         if response.status == 404 and model is not None:
-            if self._lists_models:
-                await self._why_down(at)
+            if self._lists_models and (why := await self._why_down(at)):
+                detail = f"{url} does not exist, and its list of models: {why}"
+                raise AttemptError("server_error", detail, RetryClass.SERVER_FAILED)
             raise self._model_not_found(at, str(model), url, request.hint)
         try:
             check_status(response, at.base)
@@ -259,8 +270,8 @@ class OpenAIClient:
             _note_model(at.base, str(model), response.body)
         return answer
 
-    async def _answers_probe(self, probe: Request[Any], failed: Counter[str]) -> bool:
-        start, give_up_s = self._clock(), min(_PROBE_S, self._options.give_up_s)
+    async def _answers_probe(self, probe: Request[Any], failed: Counter[str], for_s: float) -> bool:
+        start, give_up_s = self._clock(), min(for_s, self._options.give_up_s)
         options = self._options.model_copy(update={"attempts": 3, "give_up_s": give_up_s})
         call = _RetriedRequest(probe, options, self._clock, failed, is_probe=True)
         with suppress(AttemptError):

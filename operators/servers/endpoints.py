@@ -2,8 +2,8 @@
 
 A request goes to the address with the fewest requests in flight, of those that do not rest. One
 rests that asks for it, that cannot be reached, or of several that has failed `_FAILURES` times in a
-row. One that could not be reached is down until a request that finds its rest over has looked at
-it, for all.
+row. One that could not be reached is down until a look, which a request begins that finds its rest
+over, has reached it. Only where nothing else is up does that request wait for the look.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -53,10 +53,11 @@ class Endpoint:
         self.in_flight = 0  # requests that it has not answered
         self.last_used = 0
         self.failures = 0  # in a row
-        self.rests_until = -inf  # inf: a request looks whether it can be reached
+        self.rests_until = -inf
         self.down_since: float | None = None  # None: it can be reached
         self.reason = ""  # why it cannot
         self.models: list[str] = []  # that it lists
+        self.look: asyncio.Task[None] | None = None  # whether it can be reached
 
 
 class Endpoints:
@@ -100,7 +101,10 @@ class Endpoints:
         """
         while True:
             down = [each for each in self.all if each.down_since is not None]
-            await self.look([each for each in down if each.rests_until <= self._clock()])
+            due = [e for e in down if e.look is None and e.rests_until <= self._clock()]
+            looks = [self._begin_look(each) for each in due]
+            if looks and len(down) == len(self.all):
+                await asyncio.gather(*looks)
             now, patience_s = self._clock(), self._options.patience_s
             up = [each.rests_until for each in self.all if each.down_since is None]
             if min(up, default=inf) <= now:
@@ -111,56 +115,67 @@ class Endpoints:
             if not up and since + patience_s <= now:
                 raise server_down({each.base: each.reason for each in self.all}, patience_s)
             ends = deadline if up else since + patience_s
-            change = min(ends, *(each.rests_until for each in self.all))
+            change = min([ends, *(each.rests_until for each in self.all if each.look is None)])
             self._changed.clear()
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), change - now)
 
-    async def look(self, endpoints: Sequence[Endpoint]) -> None:
-        """See which of some addresses can be reached; for other requests they rest meanwhile."""
+    def _begin_look(self, endpoint: Endpoint) -> asyncio.Task[None]:
+        endpoint.look = asyncio.ensure_future(self._look_again(endpoint))
+        return endpoint.look
 
-        async def see(endpoint: Endpoint) -> None:
-            try:
-                reason = await self._why_down(endpoint)
-            finally:
+    async def look(self, endpoint: Endpoint) -> None:
+        if reason := await self._why_down(endpoint):
+            self.not_reached(endpoint, reason)
+        else:
+            self.works(endpoint)
+
+    async def _look_again(self, endpoint: Endpoint) -> None:
+        try:
+            await self.look(endpoint)
+        except EngineError:
+            self.works(endpoint)  # The next request reports what is wrong with it.
+        finally:
+            endpoint.look = None
+
+    def stop_looking(self) -> None:
+        for each in self.all:
+            if each.look is not None:
+                each.look.cancel()
+
+    def works(self, endpoint: Endpoint) -> None:
+        if endpoint.down_since is not None or endpoint.failures >= _FAILURES:
+            if endpoint.down_since is not None:
                 endpoint.rests_until = -inf
-                self._changed.set()
-            if reason:
-                self.not_reached(endpoint, reason)
-            else:
-                self._use_again(endpoint)
-
-        for each in endpoints:
-            each.rests_until = inf
-        await asyncio.gather(*map(see, endpoints))
-
-    def answered(self, endpoint: Endpoint) -> None:
-        endpoint.failures = 0
-        self._use_again(endpoint)
+            if not self.only_one:
+                _log.info("%s is used again", endpoint.base)
+            self._changed.set()
+        endpoint.failures, endpoint.down_since = 0, None
 
     def failed(self, endpoint: Endpoint, error: AttemptError) -> None:
         if error.retry_class is RetryClass.REFUSED:
-            self.answered(endpoint)  # It works: it is the request that it does not like.
+            self.works(endpoint)  # It is the request that it does not like.
         elif endpoint.rests_until <= self._clock():  # Not one under way when another failed.
             endpoint.failures += 1
             has_failed = endpoint.failures >= _FAILURES and not self.only_one
-            if has_failed or error.after or error.retry_class is RetryClass.OVERLOADED:
+            overloaded = error.retry_class is RetryClass.OVERLOADED
+            if has_failed or error.after or overloaded:
                 # A wait beyond `give_up_s` is for that request, which fails, and not for all.
                 give_up_s = self._options.give_up_s
                 after = error.after if error.after <= give_up_s else 0.0
                 pause_s = min(after + self._pause_s(endpoint, LONGEST_PAUSE_S), give_up_s)
                 endpoint.rests_until = self._clock() + pause_s
+            if has_failed and endpoint.failures == _FAILURES and not overloaded:
+                self._warn(endpoint, "rests", error.detail)
 
     def not_reached(self, endpoint: Endpoint, reason: str) -> None:
         now, endpoint.reason = self._clock(), reason
         if endpoint.down_since is None:
             endpoint.down_since = now
             if not self.only_one:
-                left = sum(each.down_since is None for each in self.all)
-                text = "%s is set aside (%s): %d of %d servers carry on"
-                _log.warning(text, endpoint.base, reason, left, len(self.all))
+                self._warn(endpoint, "is set aside", reason)
         all_down = all(each.down_since is not None for each in self.all)
-        if not now < endpoint.rests_until < inf:  # As for those that were under way together.
+        if endpoint.rests_until <= now:  # Else it is as for those that were under way together.
             endpoint.failures += 1
             longest_s = _LONGEST_POLL_S if all_down else LONGEST_PAUSE_S
             endpoint.rests_until = now + self._pause_s(endpoint, longest_s)
@@ -176,12 +191,11 @@ class Endpoints:
             waited = f"{waited_s:.0f} s of {longest_s:g} s"
             _log.warning("waiting for %s (%s): %s", self.name, reason, waited)
 
-    def _use_again(self, endpoint: Endpoint) -> None:
-        if endpoint.down_since is not None:
-            endpoint.down_since, endpoint.rests_until = None, -inf
-            if not self.only_one:
-                _log.info("%s is used again", endpoint.base)
-            self._changed.set()
+    def _warn(self, endpoint: Endpoint, what: str, why: str) -> None:
+        now, total = self._clock(), len(self.all)
+        left = sum(each.down_since is None and each.rests_until <= now for each in self.all)
+        text = "%s %s (%s): %d of %d servers carry on"
+        _log.warning(text, endpoint.base, what, why, left, total)
 
     def _pause_s(self, endpoint: Endpoint, longest_s: float) -> float:
         # Not seeded: it affects when a request is sent, never the answer.

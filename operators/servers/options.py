@@ -160,7 +160,7 @@ class ServerOptions(Options):
 
     base_url: str | tuple[str, ...] = "http://localhost:8000/v1"
     """Address of the server, including `/v1`; or a list of addresses with the same model. Each
-    request goes to the one with the fewest requests in flight; one that fails is set aside."""
+    request goes to the one with the fewest requests in flight; one that fails rests."""
     api_key_env: str | None = None
     """Environment variable with the key, if the server needs one. Null: no key is sent."""
     concurrency: PositiveInt = 64

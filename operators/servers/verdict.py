@@ -11,19 +11,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pydantic import TypeAdapter
+from pydantic import AliasPath, BaseModel, Field, TypeAdapter
 
 from ..chats import answer_part
 from ..columns import component, component_columns
 from ..groups import Array
 from ..operator import Columns
 from .options import Dialect
-from .wire import ChatCompletion, ReportedUsage, TokenLogProb, parse_body
+from .wire import ChatCompletion, LogProb, ReportedUsage, parse_body
 
 # --- A scorer's answer, as the server sends it and as the cache stores it -------------
 
 _DIGIT = re.compile("[0-9]")
 _PLAIN = Dialect()
+_TOKENS = AliasPath("choices", 0, "logprobs", "content")
 
 
 class AnswerToken(NamedTuple):
@@ -47,25 +48,35 @@ STORED_ANSWER = TypeAdapter(ScorerAnswer)
 """As JSON, in caches."""
 
 
+class _Token(LogProb):
+    token: str
+    top_logprobs: list[_Token] | None = None
+
+
+class _BesideText(BaseModel):
+    tokens: list[_Token] | None = Field(None, validation_alias=_TOKENS)
+    usage: ReportedUsage | None = None
+
+
 def read_answer(body: bytes, dialect: Dialect = _PLAIN) -> ScorerAnswer:
     """The answer in the body of a chat completion; an AttemptError if there is no usable one."""
-    completion = parse_body(ChatCompletion, body)
-    choice, usage = completion.the_choice(dialect), completion.usage or ReportedUsage()
-    content = None if choice.logprobs is None else choice.logprobs.content
+    choice = parse_body(ChatCompletion, body).the_choice(dialect)
+    beside = parse_body(_BesideText, body)
+    usage, tokens = beside.usage or ReportedUsage(), beside.tokens
     return ScorerAnswer(
         # Null if the model was still reasoning when it was truncated.
         choice.message.content or "",
         choice.finish_reason or "",
-        None if content is None else tuple(_token(each) for each in content),
+        None if tokens is None else tuple(map(_token, tokens)),
         usage.prompt_tokens,
         usage.completion_tokens,
     )
 
 
-def _token(each: TokenLogProb) -> AnswerToken:
+def _token(each: _Token) -> AnswerToken:
     if not _DIGIT.search(each.token):
         return AnswerToken(each.token, ())
-    top = {other.token: other.logprob for other in each.top_logprobs}
+    top = {other.token: other.logprob for other in each.top_logprobs or ()}
     return AnswerToken(each.token, tuple((top | {each.token: each.logprob}).items()))
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from enum import Enum
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from pydantic import BaseModel, FiniteFloat, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, FiniteFloat, ValidationError, model_validator
 
 from ..errors import EngineError
 from ..json_text import as_utf8
@@ -317,30 +317,25 @@ def _seconds(retry_after: str) -> float:
         return 0.0
 
 
+_Count = Annotated[int, BeforeValidator(lambda found: 0 if found is None else found)]
+
+
 class ReportedUsage(BaseModel):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: _Count = 0
+    completion_tokens: _Count = 0
 
 
-class TokenLogProb(BaseModel):
-    token: str = ""
+class LogProb(BaseModel):
     logprob: FiniteFloat
-    top_logprobs: tuple[TokenLogProb, ...] = ()
-
-
-class LogProbs(BaseModel):
-    content: list[TokenLogProb] | None = None
 
 
 class ChatChoice(BaseModel):
     message: ChatMessage
     finish_reason: str | None = None
-    logprobs: LogProbs | None = None
 
 
 class ChatCompletion(BaseModel):
-    choices: list[ChatChoice]
-    usage: ReportedUsage | None = None
+    choices: list[ChatChoice]  # and no field that not all who ask need
 
     def the_choice(self, dialect: Dialect = _PLAIN) -> ChatChoice:
         """Its only choice, which ended by itself (`stop`) or was cut off (`length`); an

@@ -363,7 +363,7 @@ class EmbeddingFields(Config):
             return _loaded(ModelOptions(*(getattr(self, name) for name in ModelOptions._fields)))
 
 
-_OF_MODELS = ModelOptions._fields[3:]
+_OF_MODELS = ("attention", "pooling", "append_eos", "prompt", "trust_remote_code")
 _loading = Lock()
 
 

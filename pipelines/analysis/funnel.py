@@ -155,7 +155,8 @@ def _details(step: StepReport) -> str:
         component = name.startswith(_REWARD) and not name.endswith(MISSING)
         if weight := masked_by(name):
             if masked := figures.get("mean"):
-                parts.append(f"{weight} masks {masked:.1%} of the tokens of a response")
+                whose = "their responses" if where else "a response"
+                parts.append(f"{weight} masks {masked:.1%} of the tokens of {whose}")
         elif shown := _figures(figures, with_single=component or name in _GRADED):
             parts.append(f"{name}: {shown}")
     parts += [f"{note}: {value:g}" for note, value in step.notes.items() if value]

@@ -19,8 +19,8 @@ A, B, C = "http://a/v1", "http://b/v1", "http://c/v1"
 class Fault(NamedTuple):
     """What a server does from one time to another, in seconds from the beginning.
 
-    `down`, `drops` (packets), `loads`, `500`, `429`, `hangs` or `garbage`; a number: it takes so
-    long.
+    `down`, `drops` (packets), `loads`, `404` (first, and then it loads), `500`, `429`, `hangs` or
+    `garbage`; a number: it takes so long.
     """
 
     begin: float
@@ -64,7 +64,9 @@ class Simulated(OpenAIClient):
         if kind == "drops":
             await asyncio.sleep(min(30, timeout_s))
             raise aiohttp.ConnectionTimeoutError if timeout_s > 30 else asyncio.TimeoutError
-        if kind == "loads":
+        if kind == "404" and method == "POST":
+            return HttpResponse(404, b"")
+        if kind in ("loads", "404"):
             return HttpResponse(503, b"Loading model")
         if method == "GET":
             return HttpResponse(200, b"{}")

@@ -160,6 +160,22 @@ def test_how_each_loss_is_aggregated(parts):
     assert loss_agg_mode(agents, given) == loss_agg_mode(plain, given) == "seq-mean-token-sum"
 
 
+def test_a_key_of_another_loss_is_refused(parts):
+    key = "actor_rollout_ref.actor.policy_loss.kl_cov_ratio"
+    check_section(parts(PLAIN), Train(loss={"policy": "kl_cov"}, verl={key: 0.002}))
+    chosen = {"actor_rollout_ref.actor.policy_loss.loss_mode": "kl_cov"}
+    check_section(parts(PLAIN), Train(verl={key: 0.002, **chosen}))
+    with pytest.raises(RecipeError) as caught:
+        check_section(parts(PLAIN), Train(loss={"policy": "gspo"}, verl={key: 0.002}))
+    assert str(caught.value) == (
+        f"{key} is of loss kl_cov, and gspo ignores it; "
+        "leave the key out, or set train.loss.policy to kl_cov"
+    )
+    for name in ("loss_agg_mode", "clip_ratio_c", "policy_loss.loss_mode"):
+        with pytest.raises(RecipeError, match=f"{TURN_MEAN} ignores .*{name}"):
+            check_section(parts(AGENTS), Train(verl={f"actor_rollout_ref.actor.{name}": 3}))
+
+
 @pytest.mark.parametrize(
     ("process", "message"),
     [

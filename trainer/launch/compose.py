@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ..run import GEO_MEAN
 from .verl_config import NAME
 
 
@@ -25,6 +26,7 @@ def composed(folder: Path) -> Any:
 
 def problem(folder: Path) -> str | None:
     from hydra.errors import HydraException
+    from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
@@ -32,6 +34,11 @@ def problem(folder: Path) -> str | None:
         config = composed(folder)
     except HydraException as error:
         return " ".join(str(error).split())
+    name, known = config.actor_rollout_ref.actor.policy_loss.loss_mode, {*POLICY_LOSS_REGISTRY}
+    # Of a list, one library is the user's own: it may register a loss, and only workers import it.
+    has_own = not isinstance(config.actor_rollout_ref.model.external_lib, str)
+    if name not in known | {GEO_MEAN} and not has_own:  # verl reads it in the first update.
+        return f"verl has no loss '{name}': it has {', '.join(sorted(known))}"
     reference, critic = need_reference_policy(config), need_critic(config)
     if find_spec("vllm") is None:
         # Else verl imports vLLM, to compare the rank of LoRA with vLLM's largest.

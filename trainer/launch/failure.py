@@ -39,7 +39,9 @@ def last_error(log: str) -> str | None:
     for line in lines_of(log):
         match = _ERROR.match(line)
         if match and match[1] not in _RAY_ERRORS:
-            found = line.rsplit(".", 1)[-1] if match[2] is None else f"{match[1]}: {match[2]}"
+            found = match[1] if match[2] is None else f"{match[1]}: {match[2]}"
+            if line.startswith("rejuice."):  # It says what to do about it.
+                found = match[2] or found
     return found
 
 

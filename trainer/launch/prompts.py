@@ -12,8 +12,8 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
 from ...operators.agents.trajectory import FAILURES, POLICY
-from ...operators.columns import CREDIT, flat, numbers
-from ...operators.errors import DataError
+from ...operators.columns import CREDIT, ROW_CONTRACT, flat, numbers
+from ...operators.errors import DataError, first_line
 from ...operators.filter.curriculum_filter import CurriculumFilter
 from ...operators.groups import Array, Groups, hash_each
 from ...operators.sampling.engines import policy_path
@@ -226,6 +226,7 @@ def make_replay(
     """
     table = read_all(dataset)
     check_replayed(dataset, table.column_names, of_agents=of_agents)
+    table = _typed(table, dataset, of_agents=of_agents)
     curated = Curated(group_rows_by_prompt(table), DECISIONS.empty_table(), {}, {}, {})
     credit = replayed_credit(after, table.column_names)
     compares = any(compares_group(step.operator) for step in credit)
@@ -281,6 +282,22 @@ _OF_TRAJECTORIES = ("turns", "turn_count", "tool_calls", "tool_errors", "tool_se
 _REPLAYED_TURNS = ("prompt_id", "prompt", "response", "finish_reason", "turns", "reward")
 
 
+_TYPED = ("prompt_token_ids", "response_token_ids", "response_logprobs", "finish_reason", *CREDIT)
+
+
+def _typed(table: pa.Table, dataset: Path, *, of_agents: bool) -> pa.Table:
+    """In JSON, a column or a field has no type of its own where it is null in all rows."""
+    for name in (*_TYPED, "turns"):
+        if name in table.column_names:
+            try:
+                typed = table[name].cast(ROW_CONTRACT[name])
+            except pa.ArrowException as error:
+                found = f"column '{name}' of {dataset}: {first_line(error)}"
+                raise DataError(found, f"replay needs what {_sampler(of_agents)} writes") from None
+            table = table.set_column(table.column_names.index(name), name, typed)
+    return table
+
+
 def _sampler(of_agents: bool) -> str:
     return "agent_rollout_mapper" if of_agents else "policy_rollout_mapper"
 
@@ -304,7 +321,7 @@ def _unfit(table: pa.Table, longest: tuple[int, int], *, of_agents: bool) -> dic
         return np.bincount(row_T[of_turns_T], minlength=table.num_rows)
 
     found = {
-        "not_sampled": (rows(lacks_T) > 0) | (rows(size_T >= 0) == 0),
+        "not_sampled": (rows(lacks_T) > 0) | (np.bincount(row_T, minlength=table.num_rows) == 0),
         "no_reward": ~np.isfinite(numbers(table, "reward")),
         "too_long": rows(too_long_T) > 0,
     }

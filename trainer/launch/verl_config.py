@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from ...operators.errors import RecipeError, suggest
+from ...operators.errors import RecipeError, first_line, suggest
 from ...operators.json_text import parse_json
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.processes import DEFAULT_ENVIRONMENT
@@ -576,11 +576,18 @@ def arguments(folder: Path) -> list[str]:
 
 
 def check_keys(values: Mapping[str, Any]) -> None:
-    """Check that verl knows every key, and lacks those that begin with `+`.
+    """Check that verl knows every key, lacks those with a `+`, and can read interpolations.
 
     Hydra accepts any key from a file. Where a key selects another file of a group than verl's own,
     the keys are that file's, and none is checked.
     """
+    if "${" in (text := config_yaml(values)):
+        from omegaconf import OmegaConf, errors
+
+        try:
+            OmegaConf.create(text)
+        except errors.OmegaConfBaseException as error:
+            raise RecipeError(f"verl's key '{error.full_key}': {first_line(error)}") from None
     engine = values.get(_ENGINE)
     groups = {key for key, value in values.items() if _selects_group(key, value)}
     if any(not key.startswith("hydra/") for key in groups - {_ENGINE}):
@@ -591,7 +598,7 @@ def check_keys(values: Mapping[str, Any]) -> None:
     # Those that are added come first: others may be beneath them.
     for key in sorted(given, key=lambda key: not key.startswith("+")):
         name = key.lstrip("+")
-        if name.startswith("hydra"):
+        if name == "hydra" or name.startswith(("hydra.", "hydra/")):
             continue  # Hydra's own settings, which it checks itself.
         if name.startswith("~"):
             raise RecipeError(f"verl's key '{name[1:]}' cannot be removed", "set it to null")

@@ -98,7 +98,7 @@ def _set(step_folder: Path, kind: SetKind) -> StoredSet:
         # Named as the decisions have it, and counted as in the run: those that choose come first.
         known = [each for each in recorded if each is not None]
         steps = tuple(
-            step._replace(name=each.name, number=each.number or step.number)
+            step._replace(name=each.name, number=each.number)
             for step, each in zip(recipe.steps, known, strict=True)
         )
         written = [(tuple(each.columns), each.reasons) for each in known]

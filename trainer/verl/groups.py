@@ -411,5 +411,6 @@ def _nothing_to_train_on(step: int, parts: Mapping[str, StepPart], sampler: str)
     last = parts[""] if judged is None else judged
     missing = missing_figures(last.values).items()
     counts = [f"{name.removeprefix('missing/')} {rows:.0f}" for name, rows in missing]
-    right = f"look at the steps after {sampler}, or allow a refill"
+    steps = f"after {sampler}" if judged is None else "that judge"
+    right = f"look at the steps {steps}, or allow a refill"
     return DataError(f"{found} ({', '.join([format_drop_counts(last.curated), *counts])})", right)

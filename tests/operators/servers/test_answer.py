@@ -4,6 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rejuice.operators.agents.model import _read
+from rejuice.operators.sampling.openai_engine import read_group
+from rejuice.operators.sampling.protocol import Prompt, Settings
+from rejuice.operators.servers.options import Dialect
 from rejuice.operators.servers.verdict import STORED_ANSWER, AnswerToken, ScorerAnswer, read_answer
 from rejuice.operators.servers.wire import AttemptError, RetryClass
 
@@ -31,6 +35,27 @@ def test_optional_fields_of_an_answer_may_be_absent():
     assert read_answer(body(message={"content": None}, finish_reason="length")).text == ""
     with_usage = json.loads(body()) | {"usage": {"prompt_tokens": 7, "completion_tokens": 2}}
     assert read_answer(json.dumps(with_usage).encode())[3:] == (7, 2)
+
+
+def test_no_answer_is_lost_for_what_nobody_reads_in_it():
+    null = {"token": None, "logprob": None}
+    content = [{**null, "logprob": -1, "top_logprobs": each} for each in (None, [null])]
+    settings = Settings(n=1, temperature=1, top_p=1, max_tokens=9)
+    raw, prompt = body(index=0, logprobs={"content": content}), Prompt((("user", "Hi"),), 1)
+    group = read_group(raw, prompt, [1], settings, policy="m", version=0, exact=False)
+    assert group.samples[0].logprobs == (-1, -1)
+
+    for usage in ({"prompt_tokens": None}, {"prompt_tokens": 0.5}):
+        raw = json.dumps(json.loads(body(logprobs=[])) | {"usage": usage}).encode()
+        assert _read(raw, Dialect()) == "4"
+
+
+def test_what_is_null_in_the_answer_of_a_scorer_is_not_reported():
+    token = {"token": "4", "logprob": -1, "top_logprobs": None}
+    whole = json.loads(body(logprobs={"content": [token]}))
+    found = read_answer(json.dumps(whole | {"usage": {"prompt_tokens": None}}).encode())
+    assert found.tokens == (AnswerToken("4", (("4", -1),)),)
+    assert found.prompt_tokens == 0
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Several addresses of one server, in virtual time and without sockets: hours pass at once."""
 
+import asyncio
 from itertools import pairwise
 
 import pytest
@@ -9,9 +10,10 @@ from simulated_servers import A, B, C, Fault, Simulated, all_once, places, run
 from virtual_time import run_in_virtual_time
 
 from rejuice.operators.errors import EngineError
-from rejuice.operators.servers.endpoints import ServerDownError
+from rejuice.operators.servers.concurrency import run_concurrently
+from rejuice.operators.servers.endpoints import Endpoints, ServerDownError
 from rejuice.operators.servers.options import ServerOptions
-from rejuice.operators.servers.wire import AttemptError
+from rejuice.operators.servers.wire import AttemptError, RetryClass
 
 
 def test_requests_go_where_the_fewest_are_in_flight():
@@ -54,10 +56,75 @@ def test_probes_have_growing_pauses():
     assert all(pause >= 15 for pause in pauses[6:])
 
 
-def test_an_answer_in_the_wrong_form_is_asked_for_elsewhere():
-    client, found = run({A: [Fault(0, 9999, "garbage")]}, 100)
-    assert all_once(client, found, 100)
-    assert places(client)[A] < 30
+def test_an_answer_in_the_wrong_form_is_asked_for_elsewhere(caplog):
+    client, found = run({A: [Fault(0, 60, "garbage")]}, 300)
+    assert all_once(client, found, 300)
+    assert places(client, 0, 60)[A] < 30
+    (line,) = [each.message for each in caplog.records]
+    assert line == f"{A} rests (a page): 2 of 3 servers carry on"
+
+
+def test_no_request_waits_for_a_look_at_another_address():
+    async def main():
+        drops = {A: [Fault(0, 9999, "drops")]}
+        async with Simulated(ServerOptions(base_url=(A, B)), drops) as client:
+            for seed in range(100):
+                begin = client.now
+                await client.get(seed)
+                assert client.now - begin < (40 if seed == 0 else 2)
+            assert len(client.probes) > 3
+            assert client.sent[-1][1] == B
+
+    run_in_virtual_time(main())
+
+
+def test_what_was_down_for_long_fails_three_times_again_before_it_rests():
+    async def main():
+        now, reasons = [0.0], iter(["down"] * 9 + [""])
+
+        async def look(_):
+            return next(reasons)
+
+        found = Endpoints(ServerOptions(base_url=(A, B)), lambda: now[0], look)
+        one = found.all[0]
+        for _ in range(10):
+            await found.look(one)
+            now[0] += 60
+        for _ in range(2):
+            found.failed(one, AttemptError("server_error", "500", RetryClass.SERVER_FAILED))
+        assert found.take({}) is one
+        found.failed(one, AttemptError("server_error", "500", RetryClass.SERVER_FAILED))
+        assert found.take({}) is not one
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["500", "hangs"])
+def test_a_server_that_answers_nobody_takes_little_time_of_all_requests(kind):
+    async def main():
+        options = ServerOptions(base_url=A, concurrency=32, timeout_s=60, attempts=2)
+        async with Simulated(options, {A: [Fault(0, 900, kind)]}) as client:
+            found = list[bool]()
+
+            async def work(seed):
+                try:
+                    found.append(await client.get(seed) == seed)
+                except ServerDownError:
+                    found.append(False)
+
+            await run_concurrently(work, range(2000), 32)
+            assert found == [False] * 2000
+            assert client.now < 300
+            await asyncio.sleep(1000 - client.now)
+            await run_concurrently(work, range(100), 32)
+            assert found[2000:] == [True] * 100
+
+    run_in_virtual_time(main())
+
+
+def test_a_server_that_loads_its_model_after_a_404_is_asked_again():
+    client, found = run({A: [Fault(0, 5, "404")]}, addresses=A)
+    assert all_once(client, found)
 
 
 def test_hanging_requests_are_sent_elsewhere():

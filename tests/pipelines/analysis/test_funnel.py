@@ -170,5 +170,7 @@ def test_what_weights_mask_and_what_a_condition_is_about_is_shown():
     assert "was_masked: 0.250 (sd 0.100)" in text
     assert "token_weight:" not in text
     assert "token_weight_masked" not in text
-    expected = "applied to 30 of 4,000 rows; loss_weight masks 100.0% of the tokens of a response"
+    expected = (
+        "applied to 30 of 4,000 rows; loss_weight masks 100.0% of the tokens of their responses"
+    )
     assert expected in text

@@ -140,6 +140,11 @@ def test_the_command_takes_sglang_and_megatron(tmp_path, monkeypatch, capsys):
             "verl refuses its configuration at actor_rollout_ref.actor: Invalid loss_agg_mode: none",
             "",
         ),
+        (
+            {"actor_rollout_ref.actor.policy_loss.loss_mode": "ppo"},
+            "verl has no loss 'ppo': it has bypass_mode, cispo, clip_cov, dppo_kl, dppo_tv, dro, geo_mean, gpg, gspo, kl_cov, sapo, vanilla",
+            "",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_reported_in_a_line(verl, tmp_path, keys, found, right):

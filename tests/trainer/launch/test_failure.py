@@ -158,6 +158,7 @@ def test_nothing_to_go_by():
         ("ValueError: x", "ValueError: x"),
         ("a.b.StrangeException: y", "StrangeException: y"),
         ("AssertionError", "AssertionError"),
+        ("rejuice.operators.errors.DataError: x; do y", "x; do y"),
         ("in ValueError: x", None),
         ("ray.exceptions.RayTaskError(ValueError): ray::f()", None),
     ],

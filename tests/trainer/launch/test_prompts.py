@@ -1,5 +1,7 @@
 """What a run trains on: prompts of a dataset, or groups that were collected before."""
 
+import json
+
 import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
@@ -40,6 +42,12 @@ def rows(**changes):
         at = table.column_names.index(name)
         table = table.set_column(at, name, pa.array(values, table.schema.field(name).type))
     return table
+
+
+def untyped(name):
+    """As JSON lines where it is null in all rows."""
+    table = rows()
+    return table.set_column(table.column_names.index(name), name, pa.nulls(6))
 
 
 @pytest.fixture
@@ -185,11 +193,31 @@ def test_a_row_that_cannot_train_is_dropped_for_its_reason(made, changes, reason
     [
         (rows().drop_columns("reward"), "has no column 'reward'; replay needs what policy_rollout"),
         (rows(reward=[None] * 6), "gives no group to train on; it needs two responses or more"),
+        (
+            untyped("response_logprobs"),
+            "gives no group to train on; it needs two responses or more",
+        ),
+        (
+            rows().set_column(5, "response_token_ids", pa.array([["x"]] * 6)),
+            "column 'response_token_ids' of .*: Failed to parse string: 'x' .*; replay needs what",
+        ),
     ],
 )
 def test_a_dataset_that_cannot_train_is_refused_in_one_line(made, table, message):
     with pytest.raises(DataError, match=message):
         made(table)
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [None, [{"role": "policy", "prompt_token_ids": [1], "token_ids": None, "logprobs": None}]],
+)
+def test_trajectories_that_have_no_tokens_in_any_row_are_refused_in_one_line(tmp_path, turns):
+    row = {"prompt": CHAT, "response": "u", "finish_reason": "stop", "turns": turns, "reward": 1.0}
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(f"{json.dumps({'prompt_id': name, **row})}\n" for name in "aabb"))
+    with pytest.raises(DataError, match="gives no group to train on"):
+        make_replay(path, tmp_path, source="x", longest=(4, 4), most=8, of_agents=True)
 
 
 def test_a_group_larger_than_n_is_refused(made):

@@ -115,6 +115,11 @@ def test_hydra_composes_from_a_folder_of_any_name(tmp_path):
         ),
         ({"zzz": {0: 1}}, "verl has no key 'zzz.0'; to add it all the same write +zzz.0"),
         ({"zzz": 1}, "verl has no key 'zzz'; to add it all the same write +zzz"),
+        ({"hydraa.x": 1}, "verl has no key 'hydraa.x'; to add it all the same write +hydraa.x"),
+        (
+            {"actor_rollout_ref.actor.ppo_epochs": "${nothing"},
+            "verl's key 'actor_rollout_ref.actor.ppo_epochs': no viable alternative at input '${nothing'",
+        ),
         (
             {"+trainer.device": "cpu"},
             "verl has the key 'trainer.device' already; write it without +",
@@ -143,6 +148,7 @@ def test_right_keys():
             "hydra.run.dir": "x", "data.train_files": ["a", "b"], "data.gen_batch_size": None,
             "actor_rollout_ref.actor.optim": {"betas": [0.9, 0.95]},
             "actor_rollout_ref.actor": {"optim.lr": 1e-3},
+            "trainer.experiment_name": "${trainer.project_name}",
         }
     )  # fmt: skip
 

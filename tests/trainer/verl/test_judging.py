@@ -13,7 +13,7 @@ import yaml
 from fake_run import save
 from training_stage import SUM, Trainer, advantages
 
-from rejuice.operators import RecipeError
+from rejuice.operators import DataError, RecipeError
 from rejuice.pipelines.analysis.rows import stored_rows
 from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe.recipe import load
@@ -330,6 +330,14 @@ def test_a_step_whose_prompts_are_all_solved_or_not_has_nothing_to_judge(trained
     with pytest.raises(StepSkippedError) as skipped:
         here.sample(step=1, groups=2)
     assert skipped.value.figures["rejuice/rows_trained"] == 0
+
+
+def test_where_no_judgement_is_left_the_steps_that_judge_are_named(trained):
+    ask, *judged = JUDGE
+    here, _ = trained("self_verify", [*RECIPE[:4], ask, {"length_filter": {"max": 0}}, *judged])
+    here.answer(MIXED)
+    with pytest.raises(DataError, match=r"\(too_long \d+\); look at the steps that judge, or"):
+        here.sample(step=1, groups=2)
 
 
 def test_judgements_that_fail_are_counted(trained):
