@@ -28,17 +28,19 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import count
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 from weakref import WeakSet
 
-from .workers import end_group, exit_with_parent
+from .workers import end_group, end_with_parent
 
 STARTUP_SECONDS = 300.0
 """What the start of a process with its imports may take, on a busy machine."""
 _GRACE_S = 5.0  # by which an asynchronous process that is blocked is found
 _AT_ONCE_S = 1.0  # for the rest of a message that is there
 _FORKS_END_S = 2.0  # that forks have to end by themselves
-_SERVER_ENDS_S = 4.0  # that their server has, which may also still import
+SERVER_ENDS_S = 4.0  # that their server has, which may also still import
 
 # --- Messages -------------------------------------------------------------------------
 
@@ -99,7 +101,10 @@ def python_path() -> list[str]:
     """Where this process finds modules; in its working directory, as a notebook does, at last."""
     # An editable installation has entries that are no paths.
     path = [os.path.abspath(each) if os.path.exists(each) else each for each in sys.path if each]
-    return [*path, os.getcwd()] if "" in sys.path else path
+    if "" in sys.path:
+        with contextlib.suppress(FileNotFoundError):  # It may be deleted.
+            path.append(os.getcwd())
+    return path
 
 
 class WorkerProcess(ABC):
@@ -112,6 +117,8 @@ class WorkerProcess(ABC):
     """Whether it answers a batch in any order, and ends by itself what is late."""
     is_spent = False
     """Whether it is to be replaced, after what it has just answered."""
+    attempts = 1
+    """How many in a row may fail to get ready until a call fails."""
     left: dict[int, Any]
     """The requests that it has not answered yet, by number."""
     deadline: float
@@ -178,78 +185,85 @@ class CommandProcess(WorkerProcess):
         self.process.returncode = 0  # Not this process's child: its destructor must not wait.
 
 
+_ORDER = struct.Struct("!q")  # the number of a fork; minus that number: end it
+_numbers = count(1)  # of forks; not those of processes, which another one may have later
+
+
 class ForkingProcess(CommandProcess):
     """One whose forks work, each at a link of its own: see `serve_forks`."""
 
-    def fork(self) -> socket.socket:
-        """The link of a new process; an OSError if the server has ended."""
+    def fork(self) -> tuple[socket.socket, Callable[[], socket.socket]]:
+        """A new process: its link, and what kills it; a ConnectionError if the server has ended.
+
+        That gives a link at which, in digits, its exit code comes, or minus the signal.
+        """
+        number = next(_numbers)
+        return self._order(number), partial(self._order, -number)
+
+    def _order(self, number: int) -> socket.socket:
         link, theirs = socket.socketpair()
         with theirs:
             try:
-                socket.send_fds(self.link, [SIZE.pack(0)], [theirs.fileno()])
+                socket.send_fds(self.link, [_ORDER.pack(number)], [theirs.fileno()])
             except OSError:
                 link.close()
                 raise
         return link
 
-    def end(self, number: int) -> None:
-        """Kill the process of this number, and what it has started."""
-        with contextlib.suppress(OSError):  # All of them have ended.
-            self.link.sendall(SIZE.pack(number))
-
     def close(self) -> None:
         self.link.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(_SERVER_ENDS_S)
+            self.process.wait(SERVER_ENDS_S)
         super().close()
 
 
 def serve_forks(control: socket.socket, serve: Callable[[socket.socket], None]) -> NoReturn:
-    """Fork for each socket that comes, which `serve` gets, and end forks by their numbers.
+    """Fork for each new number, with a socket that `serve` gets, and end forks by their numbers.
 
     They have what this process has imported. A fork ends with what it has started, and with this
     process; once the parent has closed the connection, it has a moment to do so by itself.
     """
     gc.freeze()
-    forks = set[int]()
+    server, forks = os.getpid(), dict[int, int]()
     while True:
-        order, descriptors, _, _ = socket.recv_fds(control, SIZE.size, 1)
-        if len(order) < SIZE.size:
+        order, descriptors, _, _ = socket.recv_fds(control, _ORDER.size, 1)
+        if not descriptors:
             break
-        (number,) = SIZE.unpack(order)
-        if number in forks:
-            _end_fork(number)
-            forks.discard(number)
-        for each in descriptors:
-            with socket.socket(fileno=each) as link:
+        (number,) = _ORDER.unpack(order)
+        # The system may have no place for another; and whoever ends a fork need not wait.
+        with socket.socket(fileno=descriptors[0]) as link, contextlib.suppress(OSError):
+            if fork := forks.pop(-number, None):
+                send(link, str(_end_fork(fork)).encode())
+            elif number > 0:
                 if not (fork := os.fork()):
                     control.close()
-                    _be_fork(link, serve)
-                forks.add(fork)
-    late = time.monotonic() + _FORKS_END_S
-    while forks and time.monotonic() < late:
-        forks -= {each for each in forks if os.waitpid(each, os.WNOHANG)[0]}
+                    _be_fork(link, server, serve)
+                forks[number] = fork
+    left, late = set(forks.values()), time.monotonic() + _FORKS_END_S
+    while left and time.monotonic() < late:
+        left -= {each for each in left if os.waitpid(each, os.WNOHANG)[0]}
         time.sleep(0.01)
-    for each in forks:
+    for each in left:
         _end_fork(each)
     os._exit(0)
 
 
-def _be_fork(link: socket.socket, serve: Callable[[socket.socket], None]) -> NoReturn:
+def _be_fork(link: socket.socket, server: int, serve: Callable[[socket.socket], None]) -> NoReturn:
     try:
-        exit_with_parent(os.getppid(), group=True)
         os.setsid()
+        end_with_parent(server)
         serve(link)
     finally:
         end_group()
         os._exit(1)
 
 
-def _end_fork(number: int) -> None:
+def _end_fork(pid: int) -> int:
     # Nobody has waited for it yet, so no other process can have its number.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(number, signal.SIGKILL)
-    os.waitpid(number, 0)
+    for kill in (os.killpg, os.kill):  # It may not have made its group yet.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 # --- The pool -------------------------------------------------------------------------
@@ -372,6 +386,7 @@ class _Work(Generic[_P, _Answer]):
         self._todo = deque(rows[at : at + most] for at in range(0, len(rows), most))
         self._answers: dict[int, _Answer] = {}
         self._processes = list[_P]()
+        self._failures = 0  # to get ready, in a row
         self._selector = selectors.DefaultSelector()
 
     def done(self, workers: int) -> list[_Answer]:
@@ -420,7 +435,17 @@ class _Work(Generic[_P, _Answer]):
                 continue
             if not process.is_ready:
                 process.link.settimeout(_AT_ONCE_S)
-                process.prepare()
+                try:
+                    process.prepare()
+                except Exception:
+                    self._failures += 1
+                    if process not in ready or self._failures >= process.attempts:
+                        raise
+                    # The others may have the same cause, such as a server that was killed.
+                    for each in [each for each in self._processes if not each.is_ready]:
+                        self._pool.discard(self._released(each))
+                    return
+                self._failures = 0
                 self._give(process)
             elif process in ready:
                 self._read(process)
@@ -438,8 +463,11 @@ class _Work(Generic[_P, _Answer]):
         self._begin_row(process)
         try:
             send(process.link, pickle.dumps(rows))
-        except OSError as error:
-            self._lose(process, late=isinstance(error, TimeoutError))
+        except TimeoutError:
+            self._lose(process, late=True)
+        except OSError:  # It had ended before, so no row has been begun.
+            self._pool.discard(self._released(process))
+            self._todo.appendleft(rows)
 
     def _begin_row(self, process: _P) -> None:
         grace_s = _GRACE_S if process.is_async else 0.0

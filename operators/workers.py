@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import select
 import signal
@@ -15,11 +16,24 @@ from contextlib import contextmanager
 # --- The end of a process with its parent ---------------------------------------------
 
 _POLL_S = 0.5  # where the system cannot tell
+_PR_SET_PDEATHSIG = 1
 
 
-def exit_with_parent(parent: int, *, group: bool = False) -> None:
-    """End this process as soon as that one has ended, with its process group if it leads one."""
-    threading.Thread(target=_exit_with, args=(parent, group), daemon=True).start()
+def exit_with_parent(parent: int, *, group: bool = False, grace_s: float = 0.0) -> None:
+    """End this process `grace_s` after that one, with its process group if it leads one."""
+    threading.Thread(target=_exit_with, args=(parent, group, grace_s), daemon=True).start()
+
+
+def end_with_parent(parent: int) -> None:
+    """Have the kernel, which needs no GIL, kill this fork with the thread that has forked it."""
+    if sys.platform != "linux":
+        exit_with_parent(parent, group=True)
+        return
+    numbers = map(ctypes.c_ulong, (signal.SIGKILL, 0, 0, 0))
+    if ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, *numbers):
+        raise OSError("this process cannot be made to end with its parent")
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def end_group() -> None:
@@ -28,13 +42,14 @@ def end_group() -> None:
         os.killpg(0, signal.SIGKILL)
 
 
-def _exit_with(parent: int, group: bool) -> None:
+def _exit_with(parent: int, group: bool, grace_s: float) -> None:
     if hasattr(os, "pidfd_open"):  # Then the process may also be a fork server's child.
         with contextlib.suppress(ProcessLookupError):
             select.select([os.pidfd_open(parent)], [], [])
     else:
         while os.getppid() == parent:
             time.sleep(_POLL_S)
+    time.sleep(grace_s)
     if group:
         end_group()
     os._exit(1)

@@ -34,6 +34,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from ..errors import RejuiceError
 from ..functions.process import described
 from ..process_pool import (
+    SERVER_ENDS_S,
     SIZE,
     STARTUP_SECONDS,
     ForkingProcess,
@@ -88,9 +89,13 @@ async def _nothing(*_: Any) -> Any:
 class PartProcess:
     """A process at work on one thing at a time. Its messages are (kind, number, value)."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-        self.pid = 0
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        end: Callable[[], socket.socket],
+    ) -> None:
+        self._reader, self._writer, self._end = reader, writer, end
         self.asked = -math.inf
         """When it last got something to do, until it answers."""
         _of_loop.setdefault(asyncio.get_running_loop(), WeakSet()).add(self)
@@ -136,16 +141,21 @@ class PartProcess:
         self._writer.close()
         self.asked = -math.inf
 
+    def kill(self) -> None:
+        """End it now, with what it has started."""
+        self.close()
+        with suppress(OSError):  # The one that has forked it has ended, and so has it.
+            self._end().close()
+
     async def _answer(
         self, number: int, answer: Callable[..., Awaitable[Any]], asked: Sequence[Any]
     ) -> None:
         try:
-            kind, value = "answer", await answer(*asked)
+            self._tell("answer", number, await answer(*asked))
         except TrajectoryEnd as end:
-            kind, value = "raise", end
+            self._tell("raise", number, end)
         except BaseException as error:  # It may be of a type that is known here only.
-            kind, value = "raise", RuntimeError(described(error))
-        self._tell(kind, number, value)
+            self._tell("raise", number, RuntimeError(described(error)))
 
     def _tell(self, kind: str, number: int, value: Any) -> None:
         body = pickle.dumps((kind, number, value))
@@ -204,7 +214,7 @@ class PartProcesses:
             yield process
             self._idle.append(process)
         except BaseException:
-            self._kill(process)
+            process.kill()
             raise
         finally:
             self._free.release()
@@ -223,29 +233,30 @@ class PartProcesses:
             process = self._idle.pop()
             if not process.has_ended:
                 return process
-            self._kill(process)
+            process.kill()
         async with self._starting:
             return await self._new()
 
     async def _new(self) -> PartProcess:
         try:
-            link = self._started().fork()
-        except OSError:  # The one that forks has ended; the next use starts another.
+            link, end = self._started().fork()
+        except ConnectionError:  # The one that forks has ended; the next use starts another.
             await self.close()
             raise EOFError(_ENDED) from None
-        process = PartProcess(*await asyncio.open_connection(sock=link))
+        except OSError as error:  # Such as too many open files.
+            raise EOFError(f"no process can be started for it: {error}") from None
+        process = PartProcess(*await asyncio.open_connection(sock=link), end)
         process.asked = math.inf
         try:
             kind, _, value = await asyncio.wait_for(process.next(), STARTUP_SECONDS)
             if kind == "failed":
                 raise EOFError(f"its code does not import in a process of its own: {value}")
         except BaseException as error:
-            process.close()
+            process.kill()
             if isinstance(error, asyncio.TimeoutError):
                 found = f"its code is not imported after {STARTUP_SECONDS:g} s"
                 raise EOFError(found) from None
             raise
-        process.pid = value
         return process
 
     def _started(self) -> ForkingProcess:
@@ -261,11 +272,6 @@ class PartProcesses:
             )
         return self._forking
 
-    def _kill(self, process: PartProcess) -> None:
-        process.close()
-        if self._forking is not None and process.pid:
-            self._forking.end(process.pid)
-
 
 # --- Flows and tools ------------------------------------------------------------------
 
@@ -277,6 +283,8 @@ class _Isolated:
         self.part, self._processes = part, PartProcesses(part, entry)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "part" or name.startswith("__"):  # Such as what `copy` looks for.
+            raise AttributeError(name)
         return getattr(self.part, name)
 
     async def close(self) -> None:
@@ -358,14 +366,15 @@ class RemotePlay:
         method = getattr(Play, name, None)
         if not inspect.isfunction(method):
             return self._current().ask_now(name)
-        is_async = inspect.iscoroutinefunction(method)
-        return partial(self._awaited if is_async else self._called, name)
 
-    async def _awaited(self, name: str, *arguments: Any) -> Any:
-        return await self._current().ask(name, *arguments)
+        def ask(*arguments: Any, **named: Any) -> Any:
+            bound = inspect.signature(method).bind(self, *arguments, **named)
+            if "messages" in bound.arguments:  # They may come from a generator.
+                bound.arguments["messages"] = tuple(bound.arguments["messages"])
+            server, is_async = self._current(), inspect.iscoroutinefunction(method)
+            return (server.ask if is_async else server.ask_now)(name, *bound.args[1:])
 
-    def _called(self, name: str, *arguments: Any) -> Any:
-        return self._current().ask_now(name, *arguments)
+        return ask
 
     def _current(self) -> _PartServer:
         # A task that a flow has left behind must not act in the next trajectory.
@@ -391,7 +400,7 @@ class _PartServer:
         """Work until the other side closes the connection."""
         loop = asyncio.get_running_loop()
         loop.add_reader(self._link, self._take_if_there)
-        self._tell("ready", 0, os.getpid())
+        self._tell("ready", 0, None)
         while (work := await self._todo.get()) is not None:
             kind, value = await self._outcome(*work)
             self._busy, self.done = False, self.done + 1
@@ -492,7 +501,8 @@ async def _elsewhere(*_: Any) -> Observation:
 
 def main(descriptor: int, parent: int) -> None:
     """Serve by forks; each builds its own part."""
-    exit_with_parent(parent, group=True)
+    # Once it serves, it sees that end itself, and ends what its forks have started.
+    exit_with_parent(parent, group=True, grace_s=SERVER_ENDS_S)
     with socket.socket(fileno=descriptor) as control:
         setup: PartSetup = pickle.loads(receive(control))
         failure = ""

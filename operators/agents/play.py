@@ -104,15 +104,16 @@ class TimeLimit:
         self._stops = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def start(self, over: Callable[[], None]) -> None:
-        """Let the time run; `over` is called once, when it has run out."""
+    @contextmanager
+    def running(self, over: Callable[[], None]) -> Iterator[None]:
+        """While the context lasts, time runs; `over` is called once, when it has run out."""
         self._over = over
         self._run()
-
-    def stop(self) -> None:
-        """Let nothing happen any more."""
-        self._over = None
-        self._halt()
+        try:
+            yield
+        finally:
+            self._over = None
+            self._halt()
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -219,7 +220,7 @@ class Play:
         most = (budgets.max_prompt_tokens, max_prompt_tokens)
         self._max_prompt_tokens = min((each for each in most if each is not None), default=None)
         self.task, self._budgets, self._longest_action = task, budgets, max_tokens
-        self._sampler, self._encode, self.time_limit = sampler, encode, TimeLimit(budgets.seconds)
+        self._sampler, self._encode, self._time_limit = sampler, encode, TimeLimit(budgets.seconds)
         self._toolbox, self._models = toolbox, models
         self._seed, self._index = seed, index
         self._acted = self._tokens = self._called = 0
@@ -236,7 +237,11 @@ class Play:
 
     def waiting(self) -> AbstractContextManager[None]:
         """While it lasts, the time of the trajectory stands still."""
-        return self.time_limit.stopped()
+        return self._time_limit.stopped()
+
+    def limited(self, over: Callable[[], None]) -> AbstractContextManager[None]:
+        """While it lasts, that time runs; `over` is called once, when it has run out."""
+        return self._time_limit.running(over)
 
     async def act(self, messages: Messages) -> Action:
         """Return the policy's answer to a chat: a turn that is trained.
@@ -264,7 +269,7 @@ class Play:
         max_tokens = self._max_tokens()
         prompt = self._prompt(messages, token_ids, max_tokens)
         try:
-            with self.time_limit.stopped():
+            with self._time_limit.stopped():
                 found = await self._sampler.sample(prompt, max_tokens)
         except EngineError as error:
             self.broken = error

@@ -186,9 +186,7 @@ class EngineSampler:
                 wave = [turn for turn in self._waiting if not turn.found.done()]
                 self._waiting = []
                 # The order depends on all in which prompts differ, but for `max_tokens`.
-                wave.sort(
-                    key=lambda t: (t.prompt.seed, t.prompt.token_ids or (), t.prompt.messages)
-                )
+                wave.sort(key=_order)
                 self._under_way = self._thread.submit(self._sample_wave, wave, loop)
                 await asyncio.shield(asyncio.wrap_future(self._under_way))
                 left = sum(not turn.found.done() for turn in wave)
@@ -238,7 +236,8 @@ class EngineSampler:
                 turn.found.set_exception(self._broken)
 
 
-def _order(prompt: Prompt) -> tuple[int, tuple[int, ...], Messages]:
+def _order(turn: _WaitingTurn) -> tuple[int, tuple[int, ...], Messages]:
+    prompt = turn.prompt
     return prompt.seed, tuple(prompt.token_ids or ()), prompt.messages
 
 
@@ -267,11 +266,10 @@ async def play_trajectory(flow: Flow, play: Play) -> Trajectory:
         if running.cancel():
             play.end("time_limit", f"tools and models took longer than {flow.seconds:g} s")
 
-    play.time_limit.start(late)
     try:
-        await asyncio.wait([running])
+        with play.limited(late):
+            await asyncio.wait([running])
     finally:
-        play.time_limit.stop()
         if not running.done():
             running.cancel()
             await asyncio.wait([running])

@@ -68,6 +68,8 @@ class CachedTool:
         self._in_flight = InFlight[Observation]()
 
     def __getattr__(self, name: str) -> Any:
+        if name == "tool" or name.startswith("__"):  # Such as what `copy` looks for.
+            raise AttributeError(name)
         return getattr(self.tool, name)
 
     async def functions(self) -> Sequence[ToolFunction]:

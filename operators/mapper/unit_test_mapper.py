@@ -103,7 +103,7 @@ class UnitTestMapper(Mapper):
     """Seconds for each test; a program that takes longer is killed."""
     memory: int = Field(512, ge=16)
     """MiB for each test."""
-    max_output: int = Field(1_000_000, gt=0)
+    max_output: int = Field(1_000_000, gt=0, le=2**30)
     """Bytes that a program may print, or give back to tests, in each test."""
     float_tolerance: float | None = Field(None, gt=0, allow_inf_nan=False)
     """How far printed numbers may be off, absolutely or relative to the expected one; lines are

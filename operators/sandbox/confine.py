@@ -115,9 +115,8 @@ def _instruction(code: int, operand: int, if_true: int = 0, if_false: int = 0) -
 
 # --- All layers -----------------------------------------------------------------------
 
-_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 22, 38
+_PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 4, 22, 38
 _SECCOMP_MODE_FILTER = 2
-_SIGKILL = 9
 _CREATE_RULESET, _RESTRICT_SELF = 444, 446  # the same on all processors
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 _CAPABILITY_VERSION = 0x20080522
@@ -135,13 +134,6 @@ _libc.syscall.restype = ctypes.c_long
 
 class ConfinementError(Exception):
     """A layer of the confinement cannot be applied, so the program must not run."""
-
-
-def end_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when the process that forked it ends."""
-    _prctl("to end with its parent", _PR_SET_PDEATHSIG, _SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def prefer_when_memory_is_short() -> None:
@@ -169,6 +161,7 @@ def confine(*, seconds: float, memory: int, output: int) -> None:
     A ConfinementError: a layer cannot be applied; the others may have been.
     """
     _limit(seconds, memory, output)
+    _prctl("no core dumps", _PR_SET_DUMPABLE, 0)  # RLIMIT_CORE does not count for a pipe.
     _prctl("no_new_privs", _PR_SET_NO_NEW_PRIVS, 1)
     _deny_files()
     _filter_calls()
@@ -190,7 +183,6 @@ def _limit(seconds: float, memory: int, output: int) -> None:
         resource.RLIMIT_FSIZE: output + 1,  # of its two outputs, all that it can write
         resource.RLIMIT_NOFILE: _FILES,
         resource.RLIMIT_NPROC: 0,
-        resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_MSGQUEUE: 0,
     }

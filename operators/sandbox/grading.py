@@ -424,12 +424,13 @@ class Grader:
             limits=longer,
             asking_limits=longer._replace(output=_JUDGE_OUTPUT),
         )
-        *before, found = judged.stdout.rstrip("\n").split("\n")
-        if calls.ASKED not in before:
+        lines = judged.stdout.rstrip("\n").split("\n")
+        if calls.ASKED not in lines:
             raise BadTestsError("a test calls no function of the program, or cannot be run")
         if judged.status != "ok":
             return judged.status
-        if found == "ended":
+        found = lines[-1]
+        if found == "ended" or done.status == "output":
             return "error" if done.status == "ok" else done.status
         if found not in get_args(calls.TestOutcome):
             raise BadTestsError("a test does not end, but its process does")

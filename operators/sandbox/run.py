@@ -51,7 +51,7 @@ class Execution(NamedTuple):
     status: Literal["ok", "error", "timeout", "memory", "output"]
     stdout: str  # UTF-8, with U+FFFD for what is not
     stderr: str  # likewise; at an exception, the end of the traceback
-    # minus the signal where one ended it; None: killed for its time or output
+    # minus the signal where one ended it; None: it was late by the wall, or printed too much
     exit_code: int | None
 
 
@@ -83,7 +83,7 @@ def _received(link: socket.socket, seconds: float) -> bytes | None:
     link.settimeout(seconds)
     try:
         return link.recv(_READ)
-    except TimeoutError:
+    except (TimeoutError, BlockingIOError):
         return None
     except ConnectionResetError:
         return b""
@@ -100,10 +100,10 @@ def _check_started(first: bytes | None) -> None:
 
 
 def _ended(
-    link: socket.socket, printed: Sequence[int], limits: SandboxLimits, stop: Stop
+    link: socket.socket, printed: Sequence[int], limits: SandboxLimits, *, at_once: bool = False
 ) -> Execution:
-    """Wait for the end of a program that has started, and read what it has printed."""
-    ended = _received(link, limits.seconds)
+    """End a program `at_once`, or wait for its end, and read what it has printed."""
+    ended = _received(link, 0.0 if at_once else limits.seconds)
     is_late = ended is None
     if is_late:
         link.shutdown(socket.SHUT_WR)
@@ -112,16 +112,16 @@ def _ended(
         what = "does not answer" if ended is None else "has ended while the program ran"
         raise SandboxError(f"the fork server {what}")
     exit_code, processor_seconds = ENDED.unpack(ended)
-    files = [os.pread(file, limits.output + 1, 0) for file in printed]
+    files = [os.pread(f, min(os.fstat(f).st_size, limits.output + 1), 0) for f in printed]
     stdout, stderr = (each[: limits.output].decode("utf-8", "replace") for each in files)
     if any(len(each) > limits.output for each in files):
         return Execution("output", stdout, stderr, None)
-    if is_late:
+    if is_late and not at_once:
         return Execution("timeout", stdout, stderr, None)
     status: Literal["ok", "error", "timeout", "memory"] = "ok" if exit_code == 0 else "error"
     if exit_code == -signal.SIGXCPU:
         status = "timeout"
-    elif exit_code == -signal.SIGKILL and not stop.is_wanted:
+    elif exit_code == -signal.SIGKILL and not is_late:
         # Not by us: for its processor time, or because the machine has no memory left.
         status = "timeout" if processor_seconds > limits.seconds else "memory"
     elif exit_code and stderr.rstrip("\n").rpartition("\n")[2].startswith("MemoryError"):
@@ -209,12 +209,11 @@ class Sandbox:
         The first is ended when the second has ended, which starts once the first has. They count as
         one of the `workers`, since one waits for the other.
         """
-        stop, (ours, theirs) = Stop(), socket.socketpair()
-        with self._free, ours, theirs, self._started(answering, theirs, limits, stop) as first:
+        ours, theirs = socket.socketpair()
+        with self._free, ours, theirs, self._started(answering, theirs, limits, Stop()) as first:
             with self._started(asking, ours, asking_limits, Stop()) as second:
                 asked = second()
-            stop()
-            return first(), asked
+            return first(at_once=True), asked
 
     @contextlib.contextmanager
     def _started(
@@ -225,7 +224,7 @@ class Sandbox:
         stop: Stop,
         *,
         show_last: bool = False,
-    ) -> Iterator[Callable[[], Execution]]:
+    ) -> Iterator[Callable[..., Execution]]:
         """While it lasts, a program runs, whose end the function waits for."""
         if limits.seconds <= 0 or limits.memory < _LEAST_MEMORY or limits.output < 0:
             raise ValueError(f"a program cannot run within {limits}")
@@ -240,7 +239,7 @@ class Sandbox:
                     files = [_sealed(source, handed_over), _input(stdin, handed_over), *printed]
                     self._send(request, [*files, theirs.fileno()])
                 _check_started(_received(link, STARTUP_SECONDS))
-                yield partial(_ended, link, printed, limits, stop)
+                yield partial(_ended, link, printed, limits)
             except SandboxError:
                 with self._lock:
                     if self._server and self._server.process.poll() is not None:

@@ -35,6 +35,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from ..workers import end_with_parent
 from . import confine
 
 REQUEST = struct.Struct("=dQQ?")  # processor seconds, bytes of memory and output, show_last
@@ -139,7 +140,7 @@ def _become(files: list[int], link: int, server: int, request: bytes) -> None:
     try:
         seconds, memory, output, show_last = REQUEST.unpack(request)
         os.setsid()
-        confine.end_with_parent(server)
+        end_with_parent(server)
         source = _read(files[0])
         # The server has all of 0 to 2, so these files have higher descriptors.
         for wanted, each in enumerate([*files[1:], link]):
@@ -216,8 +217,8 @@ def _open_streams() -> None:
     sys.stdin = _stream(0, "r", "surrogateescape")
     sys.stdout = _stream(1, "w", "surrogateescape")
     sys.stderr = _stream(2, "w", "backslashreplace")
-    # Fast readers ask how long their input is, for which the C library needs a call that takes
-    # paths. It does not change: nobody can write to it.
+    # Fast readers ask how long their input is, which does not change: nobody can write to it. For
+    # that the C library needs a call that takes paths. Both outputs are as they are now, empty.
     known = {descriptor: os.fstat(descriptor) for descriptor in range(3)}
 
     def fstat(fd: int) -> os.stat_result:

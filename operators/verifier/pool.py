@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
+import signal
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from ..process_pool import SIZE, ForkingProcess, ProcessPool, WorkerProcess, python_path, receive
+from ..process_pool import ForkingProcess, ProcessPool, WorkerProcess, python_path, receive
 from .worker import Rule
 
 # --- The verdict of a verifier on one response ----------------------------------------
@@ -42,7 +42,7 @@ class Verdict(NamedTuple):
 
 WALL_FACTOR = 10.0
 """Wall time that a pair may take, as a multiple of its processor time."""
-_NEARLY = 0.9  # The system counts processor time in ticks.
+_ENDS_S = 30.0  # that a process which was killed may take to end
 _SPARE_WORKERS = 32  # of the shared pool, for callers that would otherwise wait for one another
 
 
@@ -61,22 +61,27 @@ class VerifierProcess(WorkerProcess):
     """A fork of a process that has imported what grading needs."""
 
     is_ready = False
+    attempts = 3
+    exit_code: int | None = None  # minus the signal that has ended it
 
     def __init__(self, server: ForkingProcess) -> None:
-        self._server, self._number, self.link = server, 0, server.fork()
+        self.link, self._end = server.fork()
 
     def prepare(self) -> None:
         try:
-            (self._number,) = SIZE.unpack(receive(self.link))
+            receive(self.link)
         except (EOFError, OSError) as error:
             raise WorkerPoolError(f"cannot start a verifier process: {error}") from error
         self.is_ready = True
 
     def close(self) -> None:
+        if self.link.fileno() < 0:
+            return
         self.link.close()
-        if self._number:
-            self._server.end(self._number)
-        self._number = 0
+        with contextlib.suppress(EOFError, OSError), self._end() as link:  # All have ended.
+            if self.is_ready:  # Else the server may still import.
+                link.settimeout(_ENDS_S)
+                self.exit_code = int(receive(link))
 
 
 class Pool(ProcessPool[VerifierProcess, GradingOutcome]):
@@ -107,7 +112,7 @@ class Pool(ProcessPool[VerifierProcess, GradingOutcome]):
     def start(self) -> VerifierProcess:
         try:
             if self._server is not None:
-                with contextlib.suppress(OSError):  # One that was killed is replaced.
+                with contextlib.suppress(ConnectionError):  # One that was killed is replaced.
                     return VerifierProcess(self._server)
                 self._server.close()
             self._server = ForkingProcess("verifier.worker", json.dumps(python_path()).encode())
@@ -122,17 +127,16 @@ class Pool(ProcessPool[VerifierProcess, GradingOutcome]):
         return outcome
 
     def lost(self, process: VerifierProcess, *, late: bool) -> GradingOutcome:
-        *_, seconds = next(iter(process.left.values()))
-        # The system ends it at the end of its processor time, which is that long by the wall, too.
-        began = process.deadline - WALL_FACTOR * seconds
-        if late or time.monotonic() - began > _NEARLY * seconds:
+        if late or process.exit_code == -signal.SIGPROF:  # At the end of its processor time.
             return GradingOutcome("timeout", "over the deadline")
         return GradingOutcome("verifier_error", "the worker died")
 
     def close(self) -> None:
         super().close()
-        if self._server is not None:
-            self._server.close()
+        with self._free:
+            server, self._server = self._server, None
+        if server is not None:
+            server.close()
 
     def forget(self) -> None:
         super().forget()

@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import resource
 import signal
 import socket
 import sys
 from typing import Literal
 
-from ..process_pool import SIZE, batches, receive, reply, send, serve_forks
+from ..process_pool import batches, receive, reply, send, serve_forks
 
 Rule = Literal["equivalent", "math_verify", "reference"]
 """How to compare: by the symbolic tier, or by math-verify alone; or to check the reference only."""
@@ -105,5 +104,5 @@ def main(descriptor: int, _parent: int) -> None:
 def _serve_limited(link: socket.socket) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    send(link, SIZE.pack(os.getpid()))
+    send(link, b"ready")
     serve(link)

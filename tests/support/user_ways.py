@@ -100,6 +100,11 @@ class Acts(Flow):
                 left, refused = play.turns_left, play.refuse("no").text
                 names = [each.name for each in play.tools]
                 return f"{one.text} {two.text} {left} {refused} {names} {len(play.turns)}"
+            case "named":
+                hello = await play.act(messages=(each for each in task.messages))
+                found = await play.call(tool="ways", arguments={"way": "fine", "word": hello.text})
+                return f"{found.text} {play.refuse(text='no').text}"
+            case "context": play.waiting()
             case "races":
                 slow = asyncio.create_task(play.call("ways", {"way": "hangs"}))
                 await asyncio.wait([slow], timeout=0.2)
@@ -206,6 +211,8 @@ TOOL_WAYS = {
 }
 FLOW_WAYS = {
     "fine": ("stop", "hello hello 8 no ['ways'] 3"),
+    "named": ("stop", "hello no"),
+    "context": ("flow_failed", "cannot pickle"),
     "races": ("stop", "x"),
     "leaves": ("stop", "left"),
     "waits": ("stop", "waited"),

@@ -273,6 +273,12 @@ class Mcp(Tool):
         if len(described) > _LARGEST:
             found = f"has a description and a schema of {len(described) >> 10:,} KiB"
             raise self._bad(tool, f"{found}, more than {_LARGEST >> 10}")
+        required = schema.get("required", [])
+        are_names = isinstance(required, list) and all(isinstance(each, str) for each in required)
+        is_object = schema.get("type", "object") == "object"
+        if not (is_object and are_names and isinstance(schema.get("properties", {}), dict)):
+            found = "has a schema that is not of an object with `properties` and names `required`"
+            raise self._bad(tool, found)
 
         async def call(given: Mapping[str, Any], _: Mapping[str, Any]) -> Observation:
             return await self._called(link, tool.name, given)

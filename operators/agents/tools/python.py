@@ -28,7 +28,7 @@ class Python(Tool):
     """Wall time of a call."""
     memory_mb: int = Field(512, ge=16)
     """MiB of memory of a call, beyond what Python itself needs."""
-    max_output: int = Field(16_384, ge=1)
+    max_output: int = Field(16_384, ge=1, le=2**30)
     """Bytes that a call may print; it is ended when it prints more."""
     is_local: ClassVar[bool] = True
     code: ClassVar[str | None] = "1"

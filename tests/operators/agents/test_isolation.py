@@ -1,6 +1,7 @@
 """Whatever a user's flow or tool does, its trajectory ends in time, and no other one is touched."""
 
 import asyncio
+import copy
 import os
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ from rejuice.operators.agents.isolation import isolated
 from rejuice.operators.agents.play import Play
 from rejuice.operators.agents.runner import play_trajectory
 from rejuice.operators.agents.tool import close_all
-from rejuice.operators.agents.toolbox import Toolbox
+from rejuice.operators.agents.toolbox import CachedTool, Toolbox
 from rejuice.operators.agents.trajectory import Task
 from rejuice.operators.sampling.protocol import Group, Sample
 
@@ -122,6 +123,14 @@ def test_a_file_that_does_not_import_there_is_named(tmp_path, monkeypatch):
     assert found.finish_reason == "flow_failed"
     assert "does not import" in found.detail
     assert "no such index" in found.detail
+
+
+def test_the_parts_that_wrap_others_can_be_copied(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(MINE)
+    (tool,) = build_tools([{"ways": {}}], [file])
+    apart = isolated(tool, {"ways": {}})
+    assert copy.copy(apart).name() == copy.copy(CachedTool(apart, file, asks=True)).name() == "ways"
 
 
 def test_what_comes_with_rejuice_stays_in_the_event_loop():

@@ -82,6 +82,17 @@ def test_whoever_begins_while_it_catches_up_is_in_the_wave_which_is_sorted():
     assert asked == [[(1, "c"), (2, "a"), (2, "b"), (3, "c")]]
 
 
+def test_token_ids_may_be_of_any_type():
+    engine, asked = WaveEngine(echo), [prompt("b"), prompt("a")]
+    asked = [each._replace(token_ids=ids) for each, ids in zip(asked, ([2], (1,)), strict=True)]
+
+    async def work(sampler):
+        await asyncio.gather(*(sampler.sample(each, 5) for each in asked))
+
+    run_with(engine, work)
+    assert [echo(each) for each in engine.waves[0]] == ["a", "b"]
+
+
 def test_a_bug_before_a_wave_reaches_all():
     async def go():
         async def catch_up():

@@ -263,6 +263,21 @@ def test_a_test_takes_its_own_time(verdicts):
     assert verdicts(slow, test, seconds=1.0) == ["timeout"]
 
 
+def test_a_program_that_keeps_its_test_from_ending_is_too_slow(verdicts, monkeypatch):
+    monkeypatch.setattr("rejuice.operators.sandbox.grading.JUDGE_SECONDS", 0.1)
+    endless = "def f(n): return range(10 ** 15)"
+    assert verdicts(endless, "assert sum(f(1)) == 3", seconds=0.4) == ["timeout"]
+
+
+def test_how_a_program_ended_that_passed_no_test(verdicts):
+    killed = "import signal\ndef f(x): signal.raise_signal(9)"  # As where memory is short.
+    assert verdicts(killed, "assert f(1) == 1") == ["memory"]
+    closed = "import os\ndef f(x):\n    os.close(0)\n    while True: pass"
+    assert verdicts(closed, "assert f(1) == 1") == ["error"]
+    printed = "import os\ndef f(x): os.write(1, b'x' * 1_000_001); return x"
+    assert verdicts(printed, "assert f(1) == 1") == ["output"]
+
+
 @pytest.mark.parametrize(
     "test",
     ["assert sum([1]) == 1", "assert True", "assert f(", "raise ValueError", "f", "import nothing",

@@ -68,6 +68,15 @@ def test_how_programs_end(sandbox, source, expected):
     assert expected.stderr in found.stderr
 
 
+def printed_into(file):
+    with contextlib.suppress(OSError):
+        return "memfd" in os.readlink(f"/proc/self/fd/{file}") and os.fstat(int(file)).st_size
+
+
+def test_much_room_for_output_costs_nothing_here(sandbox):
+    assert sandbox.run("print(1)", limits=SandboxLimits(output=2**45)).stdout == "1\n"
+
+
 def test_too_slow(sandbox, monkeypatch):
     received = run._received
 
@@ -75,8 +84,10 @@ def test_too_slow(sandbox, monkeypatch):
         if seconds != PATIENT.seconds:
             return received(link, seconds)
         (program,) = psutil.Process(sandbox.pid).children()
-        while not os.stat(f"/proc/{program.pid}/fd/1").st_size:
+        while not any(map(printed_into, os.listdir("/proc/self/fd"))):
             pass
+        # It dumps no core: then its files in /proc are those of root.
+        assert os.stat(f"/proc/{program.pid}/stat").st_uid == 0
         return None
 
     monkeypatch.setattr(run, "_received", late)

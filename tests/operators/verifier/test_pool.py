@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import multiprocessing
 import os
 import signal
@@ -18,8 +19,9 @@ import afresh
 import psutil
 import pytest
 
+from rejuice.operators.process_pool import ForkingProcess
 from rejuice.operators.verifier import Verdict, verify, verify_batch
-from rejuice.operators.verifier.pool import Pool, shared_pool
+from rejuice.operators.verifier.pool import Pool, WorkerPoolError, shared_pool
 
 # Within every textual limit, and without end: only the deadline stops them.
 pytestmark = pytest.mark.alone
@@ -92,8 +94,23 @@ def test_a_dead_fork_server_is_replaced(pool: Pool) -> None:
     pool._server.process.wait()
     for worker in workers:
         worker.kill()
+    while any(each.is_running() and each.status() != "zombie" for each in workers):
+        time.sleep(0.01)
     slugs = [o.slug for o in pool.run([EASY, EASY], timeout=30, workers=1)]
-    assert slugs[-1] == "correct"
+    assert slugs == ["correct", "correct"]
+
+
+def test_a_process_that_lacks_files_keeps_its_fork_server(monkeypatch) -> None:
+    def lacks_files(server):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    pool = Pool(1)
+    monkeypatch.setattr(ForkingProcess, "fork", lacks_files)
+    pool._server = server = object.__new__(ForkingProcess)
+    with pytest.raises(WorkerPoolError, match="Too many open files"):
+        pool.start()
+    assert pool._server is server
+    pool._server = None
 
 
 def test_workers_cannot_exhaust_the_memory_of_the_machine(pool: Pool) -> None:

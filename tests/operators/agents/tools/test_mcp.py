@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -219,6 +220,24 @@ def test_what_is_wrong_with_a_server_is_one_line_before_anything_is_sampled():
         server = " ".join(tool.command)[:128]
         expected = NO_LIST.format(found) if error is EngineError else BAD_TOOL.format(server, found)
         assert str(caught.value) == expected, fault
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": 5},
+        {"properties": ["x"]},
+        {"required": 5},
+        {"required": [5]},
+        {"type": "array"},
+    ],
+)
+def test_a_schema_that_is_not_of_an_object_is_one_line_that_names_the_tool(schema):
+    tool = SimpleNamespace(name="act", description="", input_schema=schema)
+    with pytest.raises(RecipeError, match="the tool 'act' has a schema that is not of an object"):
+        Mcp(url="u")._function(None, tool)
+    tool.input_schema = {"type": "object", "properties": {"x": {}}, "required": ["x"]}
+    assert Mcp(url="u")._function(None, tool).parameters == tool.input_schema
 
 
 @slow
