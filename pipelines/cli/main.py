@@ -23,7 +23,7 @@ from .analysis import audit, diff, explain, preview, report, view, whatif
 from .cache import app as cache
 from .evaluation import evaluate
 from .export import app as export
-from .options import (
+from .shared import (
     EPILOG,
     AllowEmpty,
     CacheDir,
@@ -34,12 +34,14 @@ from .options import (
     Quiet,
     RecipePath,
     StoppedError,
+    Trust,
+    check_recipe_trusted,
     overrides_of,
     tell_of_credit,
+    trust_made,
     warn,
     warn_of_steps,
 )
-from .runs import Trust, check_recipe_trusted, trust_made
 from .training import TRAIN_EPILOG, checkpoint, simulate, train
 
 if TYPE_CHECKING:

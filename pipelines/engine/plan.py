@@ -170,6 +170,7 @@ class Plan(NamedTuple):
             "key": self.keys[-1],
             "cache": str(self.cache.resolve()),
             "chunk_rows": chunk_rows,
+            "columns": tuple(self.source.schema.names),
         }
 
     def steps_before(self, step: Step | None) -> tuple[Step, ...]:

@@ -103,6 +103,8 @@ class Report(BaseModel):
     cache: str
     """The folder with the finished chunks; empty where there is none."""
     chunk_rows: int
+    columns: tuple[str, ...] = ()
+    """The columns of the dataset as it was read, as far as they are known."""
     rows_in: int
     rows_out: int
     added: int
@@ -112,9 +114,9 @@ class Report(BaseModel):
 
     @classmethod
     def of(
-        cls, steps: Sequence[StepReport], *, cache: str = "", chunk_rows: int = 0, **head: str
+        cls, steps: Sequence[StepReport], *, cache: str = "", chunk_rows: int = 0, **head: Any
     ) -> Report:
-        """The report of some steps; `head` are its first five fields."""
+        """The report of some steps; `head` are its first five fields, and the columns."""
         return cls.model_validate(
             {
                 **head,

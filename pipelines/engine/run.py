@@ -32,9 +32,9 @@ from ..dataset.files import DamagedError, remove_file, write_file
 from ..dataset.remote import AnyPath
 from ..dataset.write import check_export_path, default_cache
 from ..ray_session import AUTO
-from ..recipe.columns import checked_schema, group_warnings
+from ..recipe.columns import checked_schema, step_warnings
 from ..recipe.recipe import Recipe, dump
-from ..recipe.steps import Step, server_warnings, weight_warnings
+from ..recipe.steps import Step
 from .cache import use_cache
 from .conditional_step import matching
 from .dataset_step import run_dataset_step, write_digest
@@ -46,8 +46,8 @@ from .progress import Progress
 from .report import Report
 from .resumable_step import run_resumable
 from .retry_missing import computed_again, count_failed, retry_dropped, step_to_retry
-from .steps import identity_lines, prefix_errors_with_step, run_step
-from .trial import check_prompts, unmatched_warnings
+from .steps import check_prompts, identity_lines, prefix_errors_with_step, run_step
+from .trial import unmatched_warnings
 from .workers import LocalWorkers, Workers
 
 RunEngine = Literal["local", "ray"]
@@ -153,17 +153,17 @@ class Run:
     def read(self) -> None:
         """Read the dataset, plan the work, and warn of what may not be meant."""
         head = self.recipe.head
-        for path in head.write_missing(*head.dataset_spec.paths, *self.recipe.recordings()):
+        files = (*head.dataset_spec.paths, *self.recipe.recordings())
+        for path in head.write_missing(*files) if head.generated_datasets else ():
             self.progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
         with self.progress.task("read", None):
             self.open_plan()
         source = self.plan.source
         check_chunk_rows([s.operator for s in self.plan.steps], max(source.rows, default=0))
-        of_groups = group_warnings(self.recipe, source.schema.names)
-        steps, where = self.recipe.steps, self.recipe.where
-        of_steps = [*weight_warnings(steps, where), *server_warnings(steps, where)]
-        settings = self.recipe.setting_warnings()
-        for line in (*settings, *of_steps, *of_groups, *unmatched_warnings(self.recipe)):
+        lines = step_warnings(self.recipe, source.schema.names)
+        if any(step.operator.where for step in self.recipe.steps):
+            lines += unmatched_warnings(self.recipe)
+        for line in (*self.recipe.setting_warnings(), *lines):
             self.warn(line)
 
     def open_plan(self) -> None:
@@ -369,8 +369,11 @@ def _run_chunk(plan: Plan, steps: Sequence[Step], needs_digest: bool, chunk: int
         try:
             result = plan.load(step, chunk)
         except FileNotFoundError:
-            with prefix_errors_with_step(step, plan.recipe):
-                again = computed_again(plan, step, frame, chunk)
+            result = None
+            again = None
+            if plan.retries(step).times:
+                with prefix_errors_with_step(step, plan.recipe):
+                    again = computed_again(plan, step, frame, chunk)
             result = again or run_step(step, frame, recipe=plan.recipe, first_row=first_row)
             try:
                 # Another run was faster. A server may have given it something else: go on with it.

@@ -26,7 +26,7 @@ from ..dataset.schemas import conform
 from ..dataset.spec import DatasetSpec, not_there
 from ..dataset.write import KINDS, WrittenByRuns, check_export_path, written_of
 from .recipe import Recipe
-from .steps import Step
+from .steps import Step, server_warnings, weight_warnings
 
 # --- The walk: the columns before and after each step, who wrote them and what they are of ----
 
@@ -124,8 +124,7 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
     """
     spec = recipe.head.dataset_spec
     check_export_path(recipe.path, recipe.head.export_path, spec)
-    generated = recipe.head.generated_part()
-    if generated is not None:
+    if generated := recipe.head.generated_datasets and recipe.head.generated_part():
         path, of_path = generated
         rows = of_path.first_rows(path)
         for name in spec.selection.missing(rows):
@@ -239,17 +238,18 @@ def check_replaced(
     # Columns that one of Data-Juicer's operators may remove are still followed: few remove any.
     columns, written = list(columns), None
     for step, before, *_ in walk(steps, columns, {}):
-        operator = step.operator
-        known = [name for name in operator.writes() if name in before]
-        taken = [name for name in known if name not in operator.replaces()]
-        for name in taken:
-            _check_writers(step, name, before[name], where)
-        of_dataset = [name for name in taken if None in before[name].writers]
-        if any(None in before[name].writers for name in known) and written is None:
-            # Only now, and once: files are opened for it.
-            there = DatasetSpec.of(dataset).exists()
-            written = written_of(dataset) if there else WrittenByRuns()
-        own = [name for name in of_dataset if written and name not in written.columns]
+        own = list[str]()
+        for name in step.operator.writes():
+            if name not in before:
+                continue
+            of_dataset = None in before[name].writers
+            if of_dataset and written is None:  # Only now, and once: files are opened for it.
+                there = DatasetSpec.of(dataset).exists()
+                written = written_of(dataset) if there else WrittenByRuns()
+            if name not in step.operator.replaces():
+                _check_writers(step, name, before[name], where)
+                if of_dataset and written and name not in written.columns:
+                    own.append(name)
         if own:
             them = "it" if len(own) == 1 else "them"
             raise RecipeError(
@@ -281,9 +281,9 @@ def _check_current(places: Sequence[Passed], where: Position) -> None:
                 if name in before and before[name].stale:
                     raise _stale(name, before, where, f", and {step.name} reads it")
     if places and places[-1].ends_known:
-        after = places[-1].after
-        for name in (name for name, column in after.items() if column.stale):
-            raise _stale(name, after, where)
+        for name, column in places[-1].after.items():
+            if column.stale:
+                raise _stale(name, places[-1].after, where)
 
 
 def _stale(name: str, columns: ByName, where: Position, why: str = "") -> RecipeError:
@@ -330,11 +330,11 @@ def group_columns(recipe: Recipe, schema: pa.Schema) -> GroupColumns:
             found.append(tuple(name for name in reads if name in schema.names))
             if not operator.where:
                 break
-    if not found:
-        return own
+    if len(found) < 2:
+        return found[0] if found else own
     # Of fewer columns, more rows are equal: a part of the dataset may end between no two of them.
     shared = tuple(name for name in found[0] if all(name in reads for reads in found[1:]))
-    return shared or (found[0] if len(found) == 1 else tuple(found))
+    return shared or tuple(found)
 
 
 # --- What to do about a missing column ------------------------------------------------
@@ -437,6 +437,15 @@ _DROPPED = {
     Kind.DEDUPLICATOR: "repeated responses, the policy's likeliest,",
     Kind.SELECTOR: "the responses that it does not choose",
 }
+
+
+def step_warnings(
+    recipe: Recipe, columns: Collection[str] = (), *, training: bool = False
+) -> list[str]:
+    """Lines about what is rarely meant, and about what the first failed call would end."""
+    steps, where = recipe.steps, recipe.where
+    lines = [*weight_warnings(steps, where), *server_warnings(steps, where)]
+    return [*lines, *group_warnings(recipe, columns, training=training)]
 
 
 def group_warnings(

@@ -164,7 +164,7 @@ NEEDING = (
 )
 
 
-@pytest.mark.recommended("pipelines/cli/runs.py", "`rejuice {…} --trust{…}`")
+@pytest.mark.recommended("pipelines/cli/shared.py", "`rejuice {…} --trust{…}`")
 @pytest.mark.parametrize("words", NEEDING)
 def test_commands_that_need_the_code_ask_once(rejuice, hostile, words):
     words = hostile.words(words)
