@@ -18,7 +18,6 @@ from ...operators.logs import visible
 from ..console import LOG_WIDTH, figures_table, listed, path_text, print_lines, widen_log
 from ..dataset.files import run_folder
 from ..dataset.remote import AnyPath, to_path
-from ..engine.conditional_step import unmatched_lines
 from ..engine.report import (
     MISSING,
     NEW_ROW,
@@ -148,8 +147,9 @@ def _closing(report: Report) -> Iterator[str]:
     export = path_text(report.export_path)
     yield f"{report.rows_out:,} rows in {export}"
     yield f"audit log and report: {path_text(folder)}"
-    for line in unmatched_lines((step.step, step.unmatched) for step in report.steps):
-        yield f"warning: {line}"
+    for step in report.steps:
+        if step.unmatched:
+            yield f"warning: {step.step}: {step.unmatched}"
     for step in report.steps:
         yield from _logged(step)
     # A row that an operator made without an id cannot be named.

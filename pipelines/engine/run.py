@@ -369,7 +369,6 @@ def _run_chunk(plan: Plan, steps: Sequence[Step], needs_digest: bool, chunk: int
         try:
             result = plan.load(step, chunk)
         except FileNotFoundError:
-            result = None
             again = None
             if plan.retries(step).times:
                 with prefix_errors_with_step(step, plan.recipe):

@@ -78,7 +78,7 @@ def run_step(
     """
     start, operator = clock(), step.operator
     with prefix_errors_with_step(step, recipe):
-        own = matching(operator, frame)
+        own = matching(operator, frame) if operator.where else frame
         table = (digest if operator.scope is Scope.DATASET else read_columns)(operator, own)
         try:
             change = apply_operator(operator, table, own.num_rows)
@@ -86,7 +86,8 @@ def run_step(
             if error.__cause__ is None or isinstance(error, NotReadyError) or not own.num_rows:
                 raise
             raise _located(error, operator, table, own, first_row) from error.__cause__
-        change = over_all_rows(operator, frame, change)
+        if operator.where:
+            change = over_all_rows(operator, frame, change)
     return StepResult(change, frame.num_rows, clock() - start)
 
 
@@ -151,8 +152,9 @@ def whole_result(
     recipe: Recipe | None = None,
 ) -> StepResult:
     """What a step did to a frame, from the change to the rows that its condition matches."""
-    with prefix_errors_with_step(step, recipe):
-        change = over_all_rows(step.operator, frame, change)
+    if step.operator.where:
+        with prefix_errors_with_step(step, recipe):
+            change = over_all_rows(step.operator, frame, change)
     return StepResult(change, frame.num_rows, seconds)
 
 

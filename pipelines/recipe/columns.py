@@ -100,10 +100,15 @@ def _after(step: Step, before: ByName) -> ByName:
 
 def _mark_stale(columns: dict[str, Column], replaced: str, step: Step) -> None:
     for name, column in columns.items():
-        only = column.steps[0].operator.where if len(column.steps) == 1 else None
-        apart = exclude_each_other(step.operator.where, only)
-        if replaced in column.of and column.stale is None and not apart:
-            columns[name] = column._replace(stale=(replaced, step))
+        if replaced in column.of and column.stale is None:
+            alone = len(column.steps) == 1
+            if not (alone and _are_apart(step.operator, column.steps[0].operator)):
+                columns[name] = column._replace(stale=(replaced, step))
+
+
+def _are_apart(one: Operator, other: Operator) -> bool:
+    """Whether no row matches the conditions of both."""
+    return bool(one.where and other.where and exclude_each_other(one.where, other.where))
 
 
 def computed_from(
@@ -265,7 +270,7 @@ def _check_writers(step: Step, name: str, column: Column, where: Position) -> No
     own = step.operator
     for writer in column.steps:
         other = writer.operator
-        if other.name() != own.name() and not exclude_each_other(other.where, own.where):
+        if other.name() != own.name() and not _are_apart(own, other):
             both = ": a row may match the `where` of both" if other.where and own.where else ""
             raise RecipeError(
                 f"would replace {_named([name])} of step {writer.number} {writer.name}{both}",
@@ -391,7 +396,7 @@ def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
     if not rows.num_rows:
         return  # Those that the step is about come further down.
     verifiers = (s.operator for s in recipe.steps if isinstance(s.operator, MathVerifyMapper))
-    together = [each for each in verifiers if not exclude_each_other(operator.where, each.where)]
+    together = [each for each in verifiers if not _are_apart(operator, each)]
     found = _problem(operator, references, together)
     if found is not None:
         what = f"of the first {rows.num_rows:,} rows of {path}, {found[0]}"
