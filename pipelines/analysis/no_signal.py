@@ -32,11 +32,7 @@ _LIMITS = {"context_full": "max_prompt_tokens", "length": "max_tokens"}
 
 
 def no_signal_of_sets(sets: Sequence[StoredSet], rows: RowTable | None = None) -> Iterator[str]:
-    """Yield a line about sets, of which `rows` are the rows of all.
-
-    Raises:
-        RejuiceError: files are gone or damaged.
-    """
+    """Yield a line about sets, of which `rows` are the rows of all."""
     writers = {
         name: step.name for one in sets for step in one.steps for name in step.operator.writes()
     }

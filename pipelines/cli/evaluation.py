@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...operators import RejuiceError
-from .shared import (
-    RUNS,
-    Debug,
-    Json,
-    Overwrite,
-    Trust,
-    check_recipe_trusted,
-    overrides_of,
-    warn,
-)
+from .shared import RUNS, Debug, Json, Overwrite, Trust, check_recipe_trusted, overrides_of, warn
 
 if TYPE_CHECKING:
     from ...trainer.evaluation import Evaluation, Evaluator, PairedDifference

@@ -163,7 +163,7 @@ class Run:
         lines = step_warnings(self.recipe, source.schema.names)
         if any(step.operator.where for step in self.recipe.steps):
             lines += unmatched_warnings(self.recipe)
-        for line in (*self.recipe.setting_warnings(), *lines):
+        for line in lines:
             self.warn(line)
 
     def open_plan(self) -> None:

@@ -17,6 +17,7 @@ from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper
 from ...operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from ...operators.registry import load_all
+from ..data_juicer.settings import setting_warnings
 from ..data_juicer.steps import ForeignOperator
 from ..dataset.files import suffix_of
 from ..dataset.parquet import GroupColumns
@@ -395,33 +396,32 @@ def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
         raise error.at(f"{path}, step {step.number} {step.name}") from None
     if not rows.num_rows:
         return  # Those that the step is about come further down.
-    verifiers = (s.operator for s in recipe.steps if isinstance(s.operator, MathVerifyMapper))
-    together = [each for each in verifiers if not _are_apart(operator, each)]
-    found = _problem(operator, references, together)
+    given = list[str | None]()
+    for each in (step.operator for step in recipe.steps):
+        if isinstance(each, MathVerifyMapper) and not _are_apart(operator, each):
+            given += [each.answer_type] if each.answer_type_column is None else []
+    found = _problem(operator, references, given)
     if found is not None:
         what = f"of the first {rows.num_rows:,} rows of {path}, {found[0]}"
         raise RecipeError(what, found[1], where=recipe.where(step))
 
 
 def _problem(
-    operator: PromptTemplateMapper,
-    references: Sequence[str],
-    verifiers: Sequence[MathVerifyMapper],
+    operator: PromptTemplateMapper, references: Sequence[str], given: Sequence[str | None]
 ) -> tuple[str, str] | None:
-    """What is wrong with the references, and what would be right; None if some can be used."""
+    """What is wrong with references of these types, and what is right; None if some can be used."""
     pattern, column = operator.reference_pattern, operator.reference
     if not references:
         if pattern is None:
             return f"none has a reference in column '{column}'", "name the column in `reference`"
         found = f"none matches reference_pattern {pattern!r} in column '{column}'"
         return found, "change the pattern, or put rows that match it first"
-    given = [each.answer_type for each in verifiers if each.answer_type_column is None]
     # Whole numbers can be graded against, which is known without the verifier.
     if not given or (None in given and any(text.isdecimal() for text in references)):
         return None
     from ...operators.verifier import AnswerType, check_reference
 
-    types = [each and AnswerType(each) for each in given]
+    types = [None if each is None else AnswerType(each) for each in given]
     if any(check_reference(text, each) is None for text in references for each in types):
         return None
     first, reason = shown(" ".join(references[0].split())), check_reference(references[0], types[0])
@@ -448,9 +448,10 @@ def step_warnings(
     recipe: Recipe, columns: Collection[str] = (), *, training: bool = False
 ) -> list[str]:
     """Lines about what is rarely meant, and about what the first failed call would end."""
-    steps, where = recipe.steps, recipe.where
-    lines = [*weight_warnings(steps, where), *server_warnings(steps, where)]
-    return [*lines, *group_warnings(recipe, columns, training=training)]
+    steps, where, theirs = recipe.steps, recipe.where, recipe.for_data_juicer
+    lines = setting_warnings(theirs) if theirs and not training else []
+    lines += [*weight_warnings(steps, where), *server_warnings(steps, where)]
+    return lines + group_warnings(recipe, columns, training=training)
 
 
 def group_warnings(

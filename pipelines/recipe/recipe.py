@@ -23,7 +23,7 @@ from ...operators.errors import first_line, shortened, shown, suggest
 from ...operators.logs import know_named
 from ...operators.registry import find, load_files
 from ...operators.sampling.rollout import RolloutMapper
-from ..data_juicer.settings import KEYS, setting_warnings
+from ..data_juicer.settings import KEYS
 from ..data_juicer.steps import ForeignOperator
 from ..dataset.in_memory import ACCEPTED, as_table
 from ..dataset.read import Dataset
@@ -190,10 +190,6 @@ class Recipe:
             if isinstance(step.operator, RolloutMapper) and step.operator.engine == "recorded"
             if (path := step.operator.recorded.path) is not None
         ]
-
-    def setting_warnings(self) -> list[str]:
-        """One line, or none: the keys that have no effect here."""
-        return setting_warnings(self.for_data_juicer) if self.for_data_juicer else []
 
     def resolved(self) -> dict[str, Any]:
         """The recipe with every default written out, ready for YAML."""
