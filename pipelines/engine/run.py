@@ -139,7 +139,6 @@ class Run:
     removed: set[AnyPath] = field(default_factory=set)  # files that were damaged
     # names of the steps after which nothing is left of before
     forgotten: set[str] = field(default_factory=set)
-    has_retried: bool = False
 
     @cached_property
     def workers(self) -> Workers:
@@ -153,9 +152,11 @@ class Run:
     def read(self) -> None:
         """Read the dataset, plan the work, and warn of what may not be meant."""
         head = self.recipe.head
-        files = (*head.dataset_spec.paths, *self.recipe.recordings())
-        for path in head.write_missing(*files) if head.generated_datasets else ():
-            self.progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
+        if head.generated_datasets:
+            files = (*head.dataset_spec.paths, *self.recipe.recordings())
+            for path in head.write_missing(*files):
+                found = f"{path} did not exist"
+                self.progress.tell(f"{found}: it was written, as generated_datasets says")
         with self.progress.task("read", None):
             self.open_plan()
         source = self.plan.source
@@ -181,7 +182,7 @@ class Run:
         Where it raises that a file of the cache is damaged, that is removed, and the work is
         planned and done again: commits are loaded then, and not computed.
         """
-        if not self.has_retried:
+        if self.retry_missing or self.retry_dropped:
             self.retry()
         head = self.plan.report_head(self.chunk_rows)
         finished = finished_report(self.plan, head, verify=self.verify)
@@ -212,7 +213,7 @@ class Run:
         if self.retry_dropped:
             retry_dropped(plan)
         self.plan = Plan.of(self.recipe, plan.source, self.cache)
-        self.has_retried = True
+        self.retry_missing, self.retry_dropped = None, False
 
     def run_stage(self, steps: Sequence[Step]) -> None:
         last = steps[-1]
@@ -220,11 +221,14 @@ class Run:
             self.run_resumable(last, last.operator)
             return
         plan = self.plan
-        committed = [plan.committed_chunks(step) for step in steps]
-        in_cache = frozenset.intersection(*committed)
-        chunks = len(plan.source.rows)
-        todo = [s for s, there in zip(steps, committed, strict=True) if len(there) < chunks]
-        self.computed.update(step.name for step in todo)
+        chunks, todo = len(plan.source.rows), list[Step]()
+        in_cache = frozenset(range(chunks))
+        for step in steps:
+            committed = plan.committed_chunks(step)
+            in_cache &= committed
+            if len(committed) < chunks:
+                todo.append(step)
+                self.computed.add(step.name)
         if any(step.operator.asks_server for step in todo):
             self.forget_after(last)
         # All of its digests, even where some of its commits are there: one that was damaged is not.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -242,19 +243,17 @@ def check_replaced(
     the same column, each in its own rows.
     """
     # Columns that one of Data-Juicer's operators may remove are still followed: few remove any.
-    columns, written = list(columns), None
-    for step, before, *_ in walk(steps, columns, {}):
+    columns, written = list(columns), WrittenByRuns()
+    replaced = {*columns}.intersection(chain.from_iterable(s.operator.writes() for s in steps))
+    if replaced and DatasetSpec.of(dataset).exists():  # Only then: files are opened for it.
+        written = written_of(dataset)
+    places = walk(steps, columns, written.origins)
+    for step, before, *_ in places:
         own = list[str]()
         for name in step.operator.writes():
-            if name not in before:
-                continue
-            of_dataset = None in before[name].writers
-            if of_dataset and written is None:  # Only now, and once: files are opened for it.
-                there = DatasetSpec.of(dataset).exists()
-                written = written_of(dataset) if there else WrittenByRuns()
-            if name not in step.operator.replaces():
+            if name in before and name not in step.operator.replaces():
                 _check_writers(step, name, before[name], where)
-                if of_dataset and written and name not in written.columns:
+                if None in before[name].writers and name not in written.columns:
                     own.append(name)
         if own:
             them = "it" if len(own) == 1 else "them"
@@ -263,7 +262,7 @@ def check_replaced(
                 f"rename {them} there, or drop {them} there to have {them} computed again",
                 where=where(step),
             )
-    _check_current(walk(steps, columns, written.origins if written else {}), where)
+    _check_current(places, where)
 
 
 def _check_writers(step: Step, name: str, column: Column, where: Position) -> None:
@@ -397,9 +396,10 @@ def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
     if not rows.num_rows:
         return  # Those that the step is about come further down.
     given = list[str | None]()
-    for each in (step.operator for step in recipe.steps):
-        if isinstance(each, MathVerifyMapper) and not _are_apart(operator, each):
-            given += [each.answer_type] if each.answer_type_column is None else []
+    for other in recipe.steps:
+        own = other.operator
+        if isinstance(own, MathVerifyMapper) and not _are_apart(operator, own):
+            given += [own.answer_type] if own.answer_type_column is None else []
     found = _problem(operator, references, given)
     if found is not None:
         what = f"of the first {rows.num_rows:,} rows of {path}, {found[0]}"
