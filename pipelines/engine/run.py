@@ -73,7 +73,7 @@ def run(
     this = Run(
         recipe,
         cache or default_cache(export),
-        chunk_rows or default_chunk_rows(step.operator for step in recipe.steps),
+        chunk_rows or default_chunk_rows([step.operator for step in recipe.steps]),
         progress or Progress(quiet=True),
         warn,
         cluster=cluster_of(recipe, engine, ray_address),
@@ -250,7 +250,7 @@ class Run:
         for chunk in range(len(plan.source.rows)):
             frame = plan.frame_before(chunk, step)
             with prefix_errors_with_step(step, plan.recipe):
-                sizes.append(matching(operator, frame).num_rows)
+                sizes.append((matching(operator, frame) if operator.where else frame).num_rows)
             if step.number == 1:
                 found.append(GroupStarts.of(frame, plan.source.first_row(chunk)))
         if found:  # Before anything is paid for.

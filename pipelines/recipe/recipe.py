@@ -289,8 +289,7 @@ def _operators(
 
 def _process(steps: Sequence[Step]) -> list[dict[str, Any]]:
     # Files of tools and flows are at the head, for all steps.
-    operators = (step.operator for step in steps)
-    return [{each.name(): each.model_dump(mode="json", exclude={FILES})} for each in operators]
+    return [{s.operator.name(): s.operator.model_dump(mode="json", exclude={FILES})} for s in steps]
 
 
 # --- Read a recipe: YAML into operators. Each mistake is reported in one line ---------
