@@ -14,7 +14,7 @@ from trained_run import PROCESS as TRAINED
 from trained_run import tiny_rollouts, write_trained
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.cli import runs as commands
+from rejuice.pipelines.cli import shared as commands
 from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import trust
 from rejuice.pipelines.recipe.recipe import load
