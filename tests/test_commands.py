@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 
 from rejuice.operators import get
 from rejuice.pipelines.cli.main import app
-from rejuice.pipelines.cli.options import overrides_of
+from rejuice.pipelines.cli.shared import overrides_of
 from rejuice.pipelines.recipe.recipe import load
 from rejuice.pipelines.recipe.train import Train
 from rejuice.trainer.run import TrainingRun
@@ -265,7 +265,7 @@ def test_the_option_of_vllm_is_that_of_the_real_server():
 
 
 @pytest.mark.recommended(
-    "pipelines/cli/options.py", "--STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
+    "pipelines/cli/shared.py", "--STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
 )
 @pytest.mark.recommended("pipelines/cli/training.py", "--train.learning_rate 1e-6")
 def test_the_examples_of_the_help_are_overrides():

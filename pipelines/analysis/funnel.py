@@ -18,11 +18,11 @@ from ...operators.logs import visible
 from ..console import LOG_WIDTH, figures_table, listed, path_text, print_lines, widen_log
 from ..dataset.files import run_folder
 from ..dataset.remote import AnyPath, to_path
-from ..engine.conditional_step import unmatched_lines
 from ..engine.report import (
     MISSING,
     NEW_ROW,
     AuditLog,
+    ColumnFigures,
     Report,
     StepLog,
     StepReport,
@@ -32,7 +32,7 @@ from ..engine.report import (
 from ..engine.steps import AppliedStep
 from ..recipe.steps import gives_credit
 from .figures import SetFigures, set_figures, source_figures, source_lines
-from .no_signal import no_signal_of_report, no_signal_of_sets
+from .no_signal import DECISIVE, no_signal_of_sets
 from .rows import BY_TRAINING, RowTable, joined_rows, stored_rows
 from .stored import SetKind, Stored, StoredSet, open_stored, span_text
 
@@ -47,17 +47,40 @@ _MOST_MESSAGES = 3
 
 
 def show_end_of_run(report: Report, console: Console) -> None:
+    """The funnel of a run that this process has made; it is only read where it has sources."""
     if not console.quiet:
         show_funnel(report, console)
-        show_sources(to_path(report.export_path), console)
+        columns = chain(report.columns, *(step.written for step in report.steps))
+        if "data_source" in columns:
+            show_sources(to_path(report.export_path), console)
 
 
 def show_funnel(report: Report, console: Console, path: AnyPath | None = None) -> None:
     widen_log(console)
     print_steps(report.project_name, report.steps, console)
     lines = (*missing_line(_missing_counts(report)), *_closing(report))
-    signal = no_signal_of_report(report, path or to_path(report.export_path))
+    signal = _no_signal(report, path or to_path(report.export_path))
     print_lines((*lines, *signal), console)
+
+
+def _no_signal(report: Report, path: AnyPath) -> Iterator[str]:
+    """Yield a line about a run where none of its groups has a signal; else nothing."""
+    written: dict[str, ColumnFigures] = {}
+    for step in report.steps:
+        written |= step.columns
+    advantage = written.get("advantage", {})
+    silent = not advantage.get("n") or advantage.get("min") == advantage.get("max") == 0
+    if not silent or written.keys().isdisjoint(DECISIVE):
+        return  # Nothing of the run needs to be read.
+    try:
+        (one,) = open_stored(path).sets
+        if one.incomplete and "advantage" not in written:
+            return  # Of the rows that are left, two may not differ because others were dropped.
+        yield from no_signal_of_sets([one])
+    except (RejuiceError, OSError):  # Whatever of the run is gone: its report is not.
+        if "advantage" in written:
+            counts = listed(written.get("verdict", {}).get("counts", {}))
+            yield f"No group has a signal: all advantages are 0{counts and f' ({counts})'}."
 
 
 def show_sources(path: AnyPath, console: Console) -> None:
@@ -124,8 +147,9 @@ def _closing(report: Report) -> Iterator[str]:
     export = path_text(report.export_path)
     yield f"{report.rows_out:,} rows in {export}"
     yield f"audit log and report: {path_text(folder)}"
-    for line in unmatched_lines((step.step, step.unmatched) for step in report.steps):
-        yield f"warning: {line}"
+    for step in report.steps:
+        if step.unmatched:
+            yield f"warning: {step.step}: {step.unmatched}"
     for step in report.steps:
         yield from _logged(step)
     # A row that an operator made without an id cannot be named.

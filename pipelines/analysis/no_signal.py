@@ -13,57 +13,30 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from ...operators import RejuiceError
 from ...operators.arrow_compute import pc
 from ...operators.columns import NOT_APPLICABLE, component_columns, right_and_wrong
 from ...operators.groups import Array, Groups
 from ...operators.logs import visible
 from ..console import listed
-from ..dataset.remote import AnyPath
-from ..engine.report import ColumnFigures, Report
 from .figures import column_values
 from .rows import RowTable, joined_rows, stored_rows, written_values
-from .stored import StoredSet, open_stored
+from .stored import StoredSet
 
 _CAUSES = ("unused", "wrong", "right", "missing", "same", "alone")
 """What a group lacks: `unused` has responses that differ; `same`, no verdicts but equal rewards."""
-_DECISIVE = ("advantage", "reward", "verdict")
+DECISIVE = ("advantage", "reward", "verdict")
 """The columns that say whether there is a signal; the first that a step writes decides."""
 _MOST_CHARACTERS = 60
 _LIMITS = {"context_full": "max_prompt_tokens", "length": "max_tokens"}
 """By how a response ended, the field that may be too small."""
 
 
-def no_signal_of_report(report: Report, path: AnyPath) -> Iterator[str]:
-    """Yield a line about a run where none of its groups has a signal; else nothing."""
-    written: dict[str, ColumnFigures] = {}
-    for step in report.steps:
-        written |= step.columns
-    advantage = written.get("advantage", {})
-    silent = not advantage.get("n") or advantage.get("min") == advantage.get("max") == 0
-    if not silent or written.keys().isdisjoint(_DECISIVE):
-        return  # Nothing of the run needs to be read.
-    try:
-        (one,) = open_stored(path).sets
-        if one.incomplete and "advantage" not in written:
-            return  # Of the rows that are left, two may not differ because others were dropped.
-        yield from no_signal_of_sets([one])
-    except (RejuiceError, OSError):  # Whatever of the run is gone: its report is not.
-        if "advantage" in written:
-            counts = listed(written.get("verdict", {}).get("counts", {}))
-            yield f"No group has a signal: all advantages are 0{counts and f' ({counts})'}."
-
-
 def no_signal_of_sets(sets: Sequence[StoredSet], rows: RowTable | None = None) -> Iterator[str]:
-    """Yield a line about sets, of which `rows` are the rows of all.
-
-    Raises:
-        RejuiceError: files are gone or damaged.
-    """
+    """Yield a line about sets, of which `rows` are the rows of all."""
     writers = {
         name: step.name for one in sets for step in one.steps for name in step.operator.writes()
     }
-    decisive = next((name for name in _DECISIVE if name in writers), None)
+    decisive = next((name for name in DECISIVE if name in writers), None)
     if decisive is None or not any(one.parts for one in sets):
         return
     rows = rows or joined_rows([stored_rows(one) for one in sets])

@@ -17,24 +17,22 @@ import typer
 from ...operators import EmptyResultError, RejuiceError
 from ...operators.errors import needs
 from ..dataset.remote import to_path
-from .options import (
+from .shared import (
+    RUNS,
     AllowEmpty,
     Debug,
     Json,
     Overwrite,
     TrainingSteps,
-    overrides_of,
-    range_of_steps,
-    warn,
-)
-from .runs import (
-    RUNS,
     Trust,
     check_recipe_trusted,
     found_run,
     open_run,
     open_with_code,
     open_with_recipe,
+    overrides_of,
+    range_of_steps,
+    warn,
 )
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..dataset.remote import AnyPath, to_path
-from .options import CacheDir, Debug, Json
+from .shared import CacheDir, Debug, Json
 
 if TYPE_CHECKING:
     from ..engine.cache import CacheEntry, Removal

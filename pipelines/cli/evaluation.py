@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...operators import RejuiceError
-from .options import Debug, Json, Overwrite, overrides_of, warn
-from .runs import RUNS, Trust, check_recipe_trusted
+from .shared import RUNS, Debug, Json, Overwrite, Trust, check_recipe_trusted, overrides_of, warn
 
 if TYPE_CHECKING:
     from ...trainer.evaluation import Evaluation, Evaluator, PairedDifference

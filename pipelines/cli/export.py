@@ -10,8 +10,7 @@ import typer
 
 from ...operators.errors import RejuiceError
 from ..dataset.remote import to_path
-from .options import Overwrite
-from .runs import Trust, check_recipe_trusted
+from .shared import Overwrite, Trust, check_recipe_trusted
 
 if TYPE_CHECKING:
     from ...trainer.export.other_trainers import TrainerFiles

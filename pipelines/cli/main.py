@@ -23,7 +23,7 @@ from .analysis import audit, diff, explain, preview, report, view, whatif
 from .cache import app as cache
 from .evaluation import evaluate
 from .export import app as export
-from .options import (
+from .shared import (
     EPILOG,
     AllowEmpty,
     CacheDir,
@@ -34,12 +34,14 @@ from .options import (
     Quiet,
     RecipePath,
     StoppedError,
+    Trust,
+    check_recipe_trusted,
     overrides_of,
     tell_of_credit,
+    trust_made,
     warn,
     warn_of_steps,
 )
-from .runs import Trust, check_recipe_trusted, trust_made
 from .training import TRAIN_EPILOG, checkpoint, simulate, train
 
 if TYPE_CHECKING:
@@ -216,8 +218,6 @@ def check(
             lines.insert(0, line)
     else:
         lines.insert(0, f"{dataset.spec} does not exist yet, so columns were not checked.")
-    for line in loaded.setting_warnings():
-        warn(line)
     warn_of_steps(offline if training is None else trained, columns)
     typer.echo(f"{recipe}: {len(loaded.steps)} steps, all {right} are right.")
     for line in filter(None, [credit_line(trained.steps, training), *lines]):
@@ -412,9 +412,8 @@ def _line(error: RejuiceError | OSError) -> str:
 
 def _chosen(first_word: list[str]) -> typer.Typer:
     """The command line with only the command that is called: Typer reads all options of each."""
-    commands = app.registered_commands
-    named = {each.name or getattr(each.callback, "__name__", ""): each for each in commands}
     chosen = copy(app)
-    if called := [named[word] for word in first_word if word in named]:
-        chosen.registered_commands, chosen.registered_groups = called, []
+    for each in app.registered_commands:
+        if first_word == [each.name or getattr(each.callback, "__name__", "")]:
+            chosen.registered_commands, chosen.registered_groups = [each], []
     return chosen

@@ -13,19 +13,21 @@ import typer
 
 from ...operators import RejuiceError
 from ...operators.errors import needs
-from .options import (
+from .shared import (
     EPILOG,
+    RUNS,
     Debug,
     Json,
     Overwrite,
     Quiet,
     StoppedError,
+    Trust,
+    check_trusted,
     overrides_of,
     tell_of_credit,
     warn,
     warn_of_steps,
 )
-from .runs import RUNS, Trust, check_trusted
 
 if TYPE_CHECKING:
     from ...trainer.cpu.fork_server import PreloadServer

@@ -167,24 +167,13 @@ WITHOUT_EFFECT = frozenset(
 KEYS = frozenset({*PASSED_ON, *SILENT, *REFUSED, *SPECIAL_TOKENS, *WITHOUT_EFFECT, "export_type"})
 """All keys that are not those of `Head`."""
 
-_PATHS = ("dataset_path", "export_path")
-_NO_STORE = re.compile(r"(oss|https?):/", re.IGNORECASE)
-"""Places that Arrow, which reads datasets and writes exports, does not open."""
 _ELSEWHERE = "run this recipe with dj-process"
 
 
 def refusals(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Keys that would change rows or the export and are not obeyed; what is wrong; what right."""
     for key, value in document.items():
-        if key in _PATHS:
-            text = str(value)
-            if value in ("", None):
-                yield key, f"'{key}' is empty", "give a path"
-            elif _NO_STORE.match(text):
-                verb = "read" if key == "dataset_path" else "write"
-                found = f"'{key}' is {shown(text)}, which rejuice does not {verb}"
-                yield key, found, f"give a path on disk, or s3://BUCKET/..., or {_ELSEWHERE}"
-        elif key in REFUSED and value:
+        if key in REFUSED and value:
             if key == "load_dataset_kwargs" and list(value) == ["num_proc"]:
                 continue  # It says how fast.
             found = f"'{key}' {REFUSED[key]}, which rejuice does not do"

@@ -64,17 +64,13 @@ def matching(operator: Operator, frame: Frame) -> Frame:
 
 def own_columns(operator: Operator, frame: Frame, change: Change) -> Mapping[str, Any]:
     """What a change to all rows of a frame writes to those that its operator is about."""
-    if operator.where is None:
-        return change.columns
     parents = np.arange(frame.num_rows) if change.parents is None else np.asarray(change.parents)
     own = pa.array((parents < 0) | np.isin(parents, matching_rows(operator, frame)))
     return {name: column.filter(own) for name, column in change.columns.items()}
 
 
 def over_all_rows(operator: Operator, frame: Frame, change: Change) -> Change:
-    """The change to all rows of a frame, from the change to those that match."""
-    if operator.where is None:
-        return change
+    """The change to all rows of a frame, from the change to those that match a condition."""
     rows_R = matching_rows(operator, frame)
     places = _places(frame, rows_R, change)
     columns = {

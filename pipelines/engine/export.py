@@ -179,11 +179,8 @@ def write_part(
     *,
     count: Callable[[int], object] = lambda _: None,
 ) -> tuple[int, dict[int, AuditLog]]:
-    """Write one of the parts of an export from the commits of its chunks.
-
-    Returns:
-        Its rows, and by chunk the counts of all steps on it; its decisions are written.
-    """
+    """Write one of the parts of an export from the commits of its chunks, and its decisions: how
+    many rows it has, and by chunk the counts of all steps."""
     rows, logs = 0, dict[int, AuditLog]()
     part, path = parts[number], place.export
     if part.number is not None:

@@ -40,7 +40,7 @@ from ..dataset.files import (
     write_file,
 )
 from ..dataset.remote import AnyPath, RemotePath, leased
-from ..dataset.write import parts_of, written_columns
+from ..dataset.write import parts_of, written_of
 from ..recipe.recipe import Recipe, dump
 from .plan import Plan, kept_folder
 from .report import Report, decision_files
@@ -199,7 +199,7 @@ def run_key(plan: Plan) -> str:
         plan.keys[-1],
         head.keep_stats_in_res_ds,
         head.keep_hashes_in_res_ds,
-        sorted(written_columns(head.dataset_spec)),
+        sorted(written_of(head.dataset_spec).columns),
         head.max_rows_per_file if is_folder(head.export_path) else None,
     ]
     return _hash(json.dumps(made_of))

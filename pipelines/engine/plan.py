@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -54,12 +54,14 @@ _COLUMN_BYTES = 2**31 - 1
 """What a column of texts holds of one chunk: Arrow counts its bytes in 32 bits."""
 
 
-def default_chunk_rows(operators: Iterable[Operator]) -> int:
-    every = list(operators)
-    if any(operator.asks_server for operator in every):
-        return REQUEST_CHUNK_ROWS
-    resumable = any(isinstance(operator, ResumableOperator) for operator in every)
-    return min(RESUMABLE_CHUNK_ROWS if resumable else CHUNK_ROWS, _most_rows(every))
+def default_chunk_rows(operators: Sequence[Operator]) -> int:
+    rows = CHUNK_ROWS
+    for operator in operators:
+        if operator.asks_server:
+            return REQUEST_CHUNK_ROWS
+        if isinstance(operator, ResumableOperator):
+            rows = RESUMABLE_CHUNK_ROWS
+    return min(rows, _most_rows(operators))
 
 
 def check_chunk_rows(operators: Sequence[Operator], chunk_rows: int) -> None:
@@ -170,10 +172,8 @@ class Plan(NamedTuple):
             "key": self.keys[-1],
             "cache": str(self.cache.resolve()),
             "chunk_rows": chunk_rows,
+            "columns": tuple(self.source.schema.names),
         }
-
-    def steps_before(self, step: Step | None) -> tuple[Step, ...]:
-        return self.steps if step is None else self.steps[: step.number - 1]
 
     def stages(self) -> Iterator[tuple[Step, ...]]:
         """The steps, split after each one of dataset scope, which waits for all chunks of those
@@ -238,7 +238,7 @@ class Plan(NamedTuple):
 
     def frame_before(self, chunk: int, step: Step | None) -> Frame:
         """A chunk as it is before a step (None: after the last)."""
-        done = self.steps_before(step)
+        done = self.steps if step is None else self.steps[: step.number - 1]
         return apply_steps(done, self.source_frame(chunk), run=self.committed(chunk))
 
 

@@ -114,7 +114,7 @@ class Progress:
         def show(task: StepProgress) -> None:
             nonlocal last
             waited = task.now - (task.start if last is None else last)
-            if task.rows and any(task.rates) and waited >= _SECONDS_BETWEEN_LINES:
+            if task.rows and waited >= _SECONDS_BETWEEN_LINES and any(task.rates):
                 last = task.now
                 line = f"{title}: {task.done:,} of {task.rows:,} rows, {task.figures}"
                 self.console.print(line, highlight=False, soft_wrap=True)

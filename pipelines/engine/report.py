@@ -103,6 +103,8 @@ class Report(BaseModel):
     cache: str
     """The folder with the finished chunks; empty where there is none."""
     chunk_rows: int
+    columns: tuple[str, ...] = ()
+    """The columns of the dataset as it was read, as far as they are known."""
     rows_in: int
     rows_out: int
     added: int
@@ -112,9 +114,9 @@ class Report(BaseModel):
 
     @classmethod
     def of(
-        cls, steps: Sequence[StepReport], *, cache: str = "", chunk_rows: int = 0, **head: str
+        cls, steps: Sequence[StepReport], *, cache: str = "", chunk_rows: int = 0, **head: Any
     ) -> Report:
-        """The report of some steps; `head` are its first five fields."""
+        """The report of some steps; `head` are its first five fields, and the columns."""
         return cls.model_validate(
             {
                 **head,
@@ -230,13 +232,12 @@ def count_retryable(operator: Operator, line: StepReport) -> int:
         return 0
     if operator.asks_server:
         return line.dropped.get(CALL_FAILED, 0) + int(line.notes.get(CALL_FAILED, 0))
-    known = {name: failures(operator, name) for name in line.columns}
-    return sum(
-        n
-        for name, values in known.items()
-        for value, n in line.columns[name].get("counts", {}).items()
-        if values is None or value in values
-    )
+    found = 0
+    for name, figures in line.columns.items():
+        values = failures(operator, name)
+        for value, n in figures.get("counts", {}).items():
+            found += n if values is None or value in values else 0
+    return found
 
 
 def count_dropped(operator: Operator, line: StepReport) -> int:
@@ -440,7 +441,7 @@ class StepLog:
         self.logged = merge_logged((self.logged, change.logged))
         self.written.update(change.columns)
         self.seconds += seconds
-        matches = MatchLog.of(operator, before)
+        matches = MatchLog.of(operator, before) if operator.where else None
         columns = change.columns if matches is None else own_columns(operator, before, change)
         self.summaries.append(summarise(columns))
         self.decisions.append(decisions(before, change, self.step, first_row))

@@ -177,7 +177,7 @@ class _OpenRows:
     def _read(self, number: int) -> tuple[_Chunk, dict[bytes, bytes]]:
         """A chunk, which of its rows have to be computed, and what is kept of the others."""
         frame = self.plan.frame_before(number, self.step)
-        own = matching(self.operator, frame)
+        own = matching(self.operator, frame) if self.operator.where else frame
         table = read_columns(self.operator, own)
         keys = self._keys(table)
         kept = self._kept(keys)
@@ -225,8 +225,9 @@ class _OpenRows:
         return xxhash.xxh3_128_digest(b"%b %d %b" % (name, retry, key)) if retry else key
 
     def _keep(self, key: bytes, result: StepResult) -> None:
-        if result.change.drops_all() or self._has_failed(result):
-            key = self._of_retry(key, self.retries.times)
+        times = self.retries.times
+        if times and (result.change.drops_all() or self._has_failed(result)):
+            key = self._of_retry(key, times)
         self.rows.put(key, arrow_stream(as_table(result)).to_pybytes())
 
     def _checked(self, chunk: _Chunk, row: int, change: Change) -> Change:

@@ -32,9 +32,9 @@ from ..dataset.files import DamagedError, remove_file, write_file
 from ..dataset.remote import AnyPath
 from ..dataset.write import check_export_path, default_cache
 from ..ray_session import AUTO
-from ..recipe.columns import checked_schema, group_warnings
+from ..recipe.columns import checked_schema, step_warnings
 from ..recipe.recipe import Recipe, dump
-from ..recipe.steps import Step, server_warnings, weight_warnings
+from ..recipe.steps import Step
 from .cache import use_cache
 from .conditional_step import matching
 from .dataset_step import run_dataset_step, write_digest
@@ -46,8 +46,8 @@ from .progress import Progress
 from .report import Report
 from .resumable_step import run_resumable
 from .retry_missing import computed_again, count_failed, retry_dropped, step_to_retry
-from .steps import identity_lines, prefix_errors_with_step, run_step
-from .trial import check_prompts, unmatched_warnings
+from .steps import check_prompts, identity_lines, prefix_errors_with_step, run_step
+from .trial import unmatched_warnings
 from .workers import LocalWorkers, Workers
 
 RunEngine = Literal["local", "ray"]
@@ -73,7 +73,7 @@ def run(
     this = Run(
         recipe,
         cache or default_cache(export),
-        chunk_rows or default_chunk_rows(step.operator for step in recipe.steps),
+        chunk_rows or default_chunk_rows([step.operator for step in recipe.steps]),
         progress or Progress(quiet=True),
         warn,
         cluster=cluster_of(recipe, engine, ray_address),
@@ -139,7 +139,6 @@ class Run:
     removed: set[AnyPath] = field(default_factory=set)  # files that were damaged
     # names of the steps after which nothing is left of before
     forgotten: set[str] = field(default_factory=set)
-    has_retried: bool = False
 
     @cached_property
     def workers(self) -> Workers:
@@ -153,17 +152,19 @@ class Run:
     def read(self) -> None:
         """Read the dataset, plan the work, and warn of what may not be meant."""
         head = self.recipe.head
-        for path in head.write_missing(*head.dataset_spec.paths, *self.recipe.recordings()):
-            self.progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
+        if head.generated_datasets:
+            files = (*head.dataset_spec.paths, *self.recipe.recordings())
+            for path in head.write_missing(*files):
+                found = f"{path} did not exist"
+                self.progress.tell(f"{found}: it was written, as generated_datasets says")
         with self.progress.task("read", None):
             self.open_plan()
         source = self.plan.source
         check_chunk_rows([s.operator for s in self.plan.steps], max(source.rows, default=0))
-        of_groups = group_warnings(self.recipe, source.schema.names)
-        steps, where = self.recipe.steps, self.recipe.where
-        of_steps = [*weight_warnings(steps, where), *server_warnings(steps, where)]
-        settings = self.recipe.setting_warnings()
-        for line in (*settings, *of_steps, *of_groups, *unmatched_warnings(self.recipe)):
+        lines = step_warnings(self.recipe, source.schema.names)
+        if any(step.operator.where for step in self.recipe.steps):
+            lines += unmatched_warnings(self.recipe)
+        for line in lines:
             self.warn(line)
 
     def open_plan(self) -> None:
@@ -181,7 +182,7 @@ class Run:
         Where it raises that a file of the cache is damaged, that is removed, and the work is
         planned and done again: commits are loaded then, and not computed.
         """
-        if not self.has_retried:
+        if self.retry_missing or self.retry_dropped:
             self.retry()
         head = self.plan.report_head(self.chunk_rows)
         finished = finished_report(self.plan, head, verify=self.verify)
@@ -212,7 +213,7 @@ class Run:
         if self.retry_dropped:
             retry_dropped(plan)
         self.plan = Plan.of(self.recipe, plan.source, self.cache)
-        self.has_retried = True
+        self.retry_missing, self.retry_dropped = None, False
 
     def run_stage(self, steps: Sequence[Step]) -> None:
         last = steps[-1]
@@ -220,11 +221,14 @@ class Run:
             self.run_resumable(last, last.operator)
             return
         plan = self.plan
-        committed = [plan.committed_chunks(step) for step in steps]
-        in_cache = frozenset.intersection(*committed)
-        chunks = len(plan.source.rows)
-        todo = [s for s, there in zip(steps, committed, strict=True) if len(there) < chunks]
-        self.computed.update(step.name for step in todo)
+        chunks, todo = len(plan.source.rows), list[Step]()
+        in_cache = frozenset(range(chunks))
+        for step in steps:
+            committed = plan.committed_chunks(step)
+            in_cache &= committed
+            if len(committed) < chunks:
+                todo.append(step)
+                self.computed.add(step.name)
         if any(step.operator.asks_server for step in todo):
             self.forget_after(last)
         # All of its digests, even where some of its commits are there: one that was damaged is not.
@@ -246,7 +250,7 @@ class Run:
         for chunk in range(len(plan.source.rows)):
             frame = plan.frame_before(chunk, step)
             with prefix_errors_with_step(step, plan.recipe):
-                sizes.append(matching(operator, frame).num_rows)
+                sizes.append((matching(operator, frame) if operator.where else frame).num_rows)
             if step.number == 1:
                 found.append(GroupStarts.of(frame, plan.source.first_row(chunk)))
         if found:  # Before anything is paid for.
@@ -369,8 +373,10 @@ def _run_chunk(plan: Plan, steps: Sequence[Step], needs_digest: bool, chunk: int
         try:
             result = plan.load(step, chunk)
         except FileNotFoundError:
-            with prefix_errors_with_step(step, plan.recipe):
-                again = computed_again(plan, step, frame, chunk)
+            again = None
+            if plan.retries(step).times:
+                with prefix_errors_with_step(step, plan.recipe):
+                    again = computed_again(plan, step, frame, chunk)
             result = again or run_step(step, frame, recipe=plan.recipe, first_row=first_row)
             try:
                 # Another run was faster. A server may have given it something else: go on with it.

@@ -29,6 +29,7 @@ from ...operators import (
     Groups,
     Operator,
     OperatorError,
+    PromptTemplateMapper,
     RecordedRolloutMapper,
     RejuiceError,
     ResumableOperator,
@@ -41,9 +42,9 @@ from ...operators.operator import split
 from ...operators.sampling.rollout import RolloutMapper
 from ..dataset.write import exported, filled
 from ..recipe.recipe import Recipe
-from ..recipe.steps import Step, number_steps
+from ..recipe.steps import Step, gives_responses, number_steps
 from .conditional_step import matching, over_all_rows
-from .frame import Frame
+from .frame import Frame, GroupStarts, check_contiguous
 from .report import NEW_ROW, AuditLog
 
 
@@ -77,7 +78,7 @@ def run_step(
     """
     start, operator = clock(), step.operator
     with prefix_errors_with_step(step, recipe):
-        own = matching(operator, frame)
+        own = matching(operator, frame) if operator.where else frame
         table = (digest if operator.scope is Scope.DATASET else read_columns)(operator, own)
         try:
             change = apply_operator(operator, table, own.num_rows)
@@ -85,7 +86,8 @@ def run_step(
             if error.__cause__ is None or isinstance(error, NotReadyError) or not own.num_rows:
                 raise
             raise _located(error, operator, table, own, first_row) from error.__cause__
-        change = over_all_rows(operator, frame, change)
+        if operator.where:
+            change = over_all_rows(operator, frame, change)
     return StepResult(change, frame.num_rows, clock() - start)
 
 
@@ -150,8 +152,9 @@ def whole_result(
     recipe: Recipe | None = None,
 ) -> StepResult:
     """What a step did to a frame, from the change to the rows that its condition matches."""
-    with prefix_errors_with_step(step, recipe):
-        change = over_all_rows(step.operator, frame, change)
+    if step.operator.where:
+        with prefix_errors_with_step(step, recipe):
+            change = over_all_rows(step.operator, frame, change)
     return StepResult(change, frame.num_rows, seconds)
 
 
@@ -314,7 +317,25 @@ def _range(frame: Frame, first_row: int) -> str:
     return f"in rows {rows.min():,} to {rows.max():,}" if len(rows) else "in new rows"
 
 
-# --- Rows with the same prompt that may be different prompts, as another column differs ---
+# --- Rows with the same prompt: apart, or different prompts, as another column differs ----
+
+
+def check_prompts(
+    recipe: Recipe, parts: Sequence[GroupStarts], place: Callable[[int], str]
+) -> None:
+    """Check that the rows of each prompt are next to each other in the dataset of a recipe."""
+    try:
+        check_contiguous(parts, place)
+    except DataError as error:
+        operators, right = [step.operator for step in recipe.steps], error.right
+        makers = [each for each in operators if isinstance(each, PromptTemplateMapper)]
+        column = makers[0].question if makers else "prompt_id"
+        is_column = not makers or not (makers[0].identity or "." in column)
+        if is_column and any(map(gives_responses, operators)):  # Else a row is one of its prompt's.
+            step = f"exact_deduplicator: {{column: {column}, within: all}}"
+            right = f"keep one of them by the first step `{step}`, or {right}"
+        raise DataError(error.found, right, where=str(recipe.head.dataset_spec)) from None
+
 
 _NUMBERS_OF_ROWS = frozenset({"id", "idx", "index", "uid", "uuid"})
 """Columns that differ in all rows."""

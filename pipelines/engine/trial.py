@@ -7,7 +7,7 @@ written as the export would be. Steps that call a model, a server or another lib
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +17,6 @@ import yaml
 
 from ...operators import (
     ALL,
-    DataError,
     ExactDeduplicator,
     MathVerifyMapper,
     PromptTemplateMapper,
@@ -31,10 +30,16 @@ from ..dataset.files import is_folder
 from ..dataset.read import Dataset, place_of
 from ..dataset.write import writer
 from ..recipe.recipe import Recipe
-from ..recipe.steps import Step, gives_responses
+from ..recipe.steps import Step
 from .conditional_step import MatchLog, unmatched_lines
-from .frame import Frame, GroupStarts, check_contiguous
-from .steps import apply_steps, identity_lines, iterate_steps, prefix_errors_with_step
+from .frame import Frame, GroupStarts
+from .steps import (
+    apply_steps,
+    check_prompts,
+    identity_lines,
+    iterate_steps,
+    prefix_errors_with_step,
+)
 
 _SHOWN = 40
 _SOURCES = ("source", "dataset", "dataset_name", "ability", "category", "domain", "subject")
@@ -73,27 +78,10 @@ def _is_tried(step: Step) -> bool:
     return isinstance(step.operator, tried)
 
 
-def check_prompts(
-    recipe: Recipe, parts: Sequence[GroupStarts], place: Callable[[int], str]
-) -> None:
-    """Check that the rows of each prompt are next to each other in the dataset of a recipe."""
-    try:
-        check_contiguous(parts, place)
-    except DataError as error:
-        operators, right = [step.operator for step in recipe.steps], error.right
-        makers = [each for each in operators if isinstance(each, PromptTemplateMapper)]
-        column = makers[0].question if makers else "prompt_id"
-        is_column = not makers or not (makers[0].identity or "." in column)
-        if is_column and any(map(gives_responses, operators)):  # Else a row is one of its prompt's.
-            step = f"exact_deduplicator: {{column: {column}, within: all}}"
-            right = f"keep one of them by the first step `{step}`, or {right}"
-        raise DataError(error.found, right, where=str(recipe.head.dataset_spec)) from None
-
-
 def unmatched_warnings(recipe: Recipe) -> Iterator[str]:
     """Lines about steps whose `where` no row of a small dataset matches, by its columns alone."""
     dataset, written = recipe.opened(), set[str]()
-    if not (any(step.operator.where for step in recipe.steps) and dataset.is_small()):
+    if not dataset.is_small():
         return
     frame = Frame.of(dataset.table())
     for step in recipe.steps:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper
 from ...operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from ...operators.registry import load_all
+from ..data_juicer.settings import setting_warnings
 from ..data_juicer.steps import ForeignOperator
 from ..dataset.files import suffix_of
 from ..dataset.parquet import GroupColumns
@@ -26,7 +28,7 @@ from ..dataset.schemas import conform
 from ..dataset.spec import DatasetSpec, not_there
 from ..dataset.write import KINDS, WrittenByRuns, check_export_path, written_of
 from .recipe import Recipe
-from .steps import Step
+from .steps import Step, server_warnings, weight_warnings
 
 # --- The walk: the columns before and after each step, who wrote them and what they are of ----
 
@@ -100,10 +102,15 @@ def _after(step: Step, before: ByName) -> ByName:
 
 def _mark_stale(columns: dict[str, Column], replaced: str, step: Step) -> None:
     for name, column in columns.items():
-        only = column.steps[0].operator.where if len(column.steps) == 1 else None
-        apart = exclude_each_other(step.operator.where, only)
-        if replaced in column.of and column.stale is None and not apart:
-            columns[name] = column._replace(stale=(replaced, step))
+        if replaced in column.of and column.stale is None:
+            alone = len(column.steps) == 1
+            if not (alone and _are_apart(step.operator, column.steps[0].operator)):
+                columns[name] = column._replace(stale=(replaced, step))
+
+
+def _are_apart(one: Operator, other: Operator) -> bool:
+    """Whether no row matches the conditions of both."""
+    return bool(one.where and other.where and exclude_each_other(one.where, other.where))
 
 
 def computed_from(
@@ -124,8 +131,7 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
     """
     spec = recipe.head.dataset_spec
     check_export_path(recipe.path, recipe.head.export_path, spec)
-    generated = recipe.head.generated_part()
-    if generated is not None:
+    if generated := recipe.head.generated_datasets and recipe.head.generated_part():
         path, of_path = generated
         rows = of_path.first_rows(path)
         for name in spec.selection.missing(rows):
@@ -237,19 +243,18 @@ def check_replaced(
     the same column, each in its own rows.
     """
     # Columns that one of Data-Juicer's operators may remove are still followed: few remove any.
-    columns, written = list(columns), None
-    for step, before, *_ in walk(steps, columns, {}):
-        operator = step.operator
-        known = [name for name in operator.writes() if name in before]
-        taken = [name for name in known if name not in operator.replaces()]
-        for name in taken:
-            _check_writers(step, name, before[name], where)
-        of_dataset = [name for name in taken if None in before[name].writers]
-        if any(None in before[name].writers for name in known) and written is None:
-            # Only now, and once: files are opened for it.
-            there = DatasetSpec.of(dataset).exists()
-            written = written_of(dataset) if there else WrittenByRuns()
-        own = [name for name in of_dataset if written and name not in written.columns]
+    columns, written = list(columns), WrittenByRuns()
+    replaced = {*columns}.intersection(chain.from_iterable(s.operator.writes() for s in steps))
+    if replaced and DatasetSpec.of(dataset).exists():  # Only then: files are opened for it.
+        written = written_of(dataset)
+    places = walk(steps, columns, written.origins)
+    for step, before, *_ in places:
+        own = list[str]()
+        for name in step.operator.writes():
+            if name in before and name not in step.operator.replaces():
+                _check_writers(step, name, before[name], where)
+                if None in before[name].writers and name not in written.columns:
+                    own.append(name)
         if own:
             them = "it" if len(own) == 1 else "them"
             raise RecipeError(
@@ -257,7 +262,7 @@ def check_replaced(
                 f"rename {them} there, or drop {them} there to have {them} computed again",
                 where=where(step),
             )
-    _check_current(walk(steps, columns, written.origins if written else {}), where)
+    _check_current(places, where)
 
 
 def _check_writers(step: Step, name: str, column: Column, where: Position) -> None:
@@ -265,7 +270,7 @@ def _check_writers(step: Step, name: str, column: Column, where: Position) -> No
     own = step.operator
     for writer in column.steps:
         other = writer.operator
-        if other.name() != own.name() and not exclude_each_other(other.where, own.where):
+        if other.name() != own.name() and not _are_apart(own, other):
             both = ": a row may match the `where` of both" if other.where and own.where else ""
             raise RecipeError(
                 f"would replace {_named([name])} of step {writer.number} {writer.name}{both}",
@@ -281,9 +286,9 @@ def _check_current(places: Sequence[Passed], where: Position) -> None:
                 if name in before and before[name].stale:
                     raise _stale(name, before, where, f", and {step.name} reads it")
     if places and places[-1].ends_known:
-        after = places[-1].after
-        for name in (name for name, column in after.items() if column.stale):
-            raise _stale(name, after, where)
+        for name, column in places[-1].after.items():
+            if column.stale:
+                raise _stale(name, places[-1].after, where)
 
 
 def _stale(name: str, columns: ByName, where: Position, why: str = "") -> RecipeError:
@@ -330,11 +335,11 @@ def group_columns(recipe: Recipe, schema: pa.Schema) -> GroupColumns:
             found.append(tuple(name for name in reads if name in schema.names))
             if not operator.where:
                 break
-    if not found:
-        return own
+    if len(found) < 2:
+        return found[0] if found else own
     # Of fewer columns, more rows are equal: a part of the dataset may end between no two of them.
     shared = tuple(name for name in found[0] if all(name in reads for reads in found[1:]))
-    return shared or (found[0] if len(found) == 1 else tuple(found))
+    return shared or tuple(found)
 
 
 # --- What to do about a missing column ------------------------------------------------
@@ -390,33 +395,33 @@ def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
         raise error.at(f"{path}, step {step.number} {step.name}") from None
     if not rows.num_rows:
         return  # Those that the step is about come further down.
-    verifiers = (s.operator for s in recipe.steps if isinstance(s.operator, MathVerifyMapper))
-    together = [each for each in verifiers if not exclude_each_other(operator.where, each.where)]
-    found = _problem(operator, references, together)
+    given = list[str | None]()
+    for other in recipe.steps:
+        own = other.operator
+        if isinstance(own, MathVerifyMapper) and not _are_apart(operator, own):
+            given += [own.answer_type] if own.answer_type_column is None else []
+    found = _problem(operator, references, given)
     if found is not None:
         what = f"of the first {rows.num_rows:,} rows of {path}, {found[0]}"
         raise RecipeError(what, found[1], where=recipe.where(step))
 
 
 def _problem(
-    operator: PromptTemplateMapper,
-    references: Sequence[str],
-    verifiers: Sequence[MathVerifyMapper],
+    operator: PromptTemplateMapper, references: Sequence[str], given: Sequence[str | None]
 ) -> tuple[str, str] | None:
-    """What is wrong with the references, and what would be right; None if some can be used."""
+    """What is wrong with references of these types, and what is right; None if some can be used."""
     pattern, column = operator.reference_pattern, operator.reference
     if not references:
         if pattern is None:
             return f"none has a reference in column '{column}'", "name the column in `reference`"
         found = f"none matches reference_pattern {pattern!r} in column '{column}'"
         return found, "change the pattern, or put rows that match it first"
-    given = [each.answer_type for each in verifiers if each.answer_type_column is None]
     # Whole numbers can be graded against, which is known without the verifier.
     if not given or (None in given and any(text.isdecimal() for text in references)):
         return None
     from ...operators.verifier import AnswerType, check_reference
 
-    types = [each and AnswerType(each) for each in given]
+    types = [None if each is None else AnswerType(each) for each in given]
     if any(check_reference(text, each) is None for text in references for each in types):
         return None
     first, reason = shown(" ".join(references[0].split())), check_reference(references[0], types[0])
@@ -437,6 +442,16 @@ _DROPPED = {
     Kind.DEDUPLICATOR: "repeated responses, the policy's likeliest,",
     Kind.SELECTOR: "the responses that it does not choose",
 }
+
+
+def step_warnings(
+    recipe: Recipe, columns: Collection[str] = (), *, training: bool = False
+) -> list[str]:
+    """Lines about what is rarely meant, and about what the first failed call would end."""
+    steps, where, theirs = recipe.steps, recipe.where, recipe.for_data_juicer
+    lines = setting_warnings(theirs) if theirs and not training else []
+    lines += [*weight_warnings(steps, where), *server_warnings(steps, where)]
+    return lines + group_warnings(recipe, columns, training=training)
 
 
 def group_warnings(

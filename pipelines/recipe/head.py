@@ -104,6 +104,8 @@ class GeneratedDataset(Section):
 DatasetPath = AnyPath | HubDataset
 _MIXTURE = re.compile(r"\d*\.?\d+\s+\S|\S+\.(?:jsonl?|parquet|gz|zst)\s+\S")
 """`0.5 a.jsonl 0.5 b.jsonl`, with or without the weights."""
+_NO_STORE = re.compile(r"(oss|https?):/", re.IGNORECASE)
+"""Places that Arrow, which reads datasets and writes exports, does not open."""
 _LOCAL = {"type", "path", "weight", "source"}
 
 
@@ -120,9 +122,12 @@ def dataset_paths(value: Any) -> DatasetPath | tuple[DatasetPath, ...]:
 
 
 def _path(value: Any) -> DatasetPath:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise ValueError("a path is empty; give a path")
     if isinstance(value, str):
-        if not value.strip():
-            raise ValueError("a path is empty; give a path")
+        if _NO_STORE.match(value):
+            right = "give a path on disk, or s3://BUCKET/..., or run this recipe with dj-process"
+            raise ValueError(f"{shown(value)} is in no store that rejuice reads or writes; {right}")
         return HubDataset.parse(value) if value.startswith("hf://") else to_path(value)
     if isinstance(value, HubDataset | AnyPath):
         return value
@@ -248,7 +253,7 @@ class Head(Config):
     columns: dict[str, str] | tuple[str, ...] | None = None
     """The columns of the dataset that are read: a list, or a mapping of each to its new name.
     Null: all."""
-    export_path: PathField
+    export_path: Annotated[PathField, BeforeValidator(_path)]
     """The file to write: .parquet (exact), .arrow or .jsonl; or, without a suffix, a folder of
     Parquet files."""
     max_rows_per_file: int = Field(1_000_000, ge=1)
@@ -357,7 +362,7 @@ def dotted(suffixes: str | Sequence[str]) -> tuple[str, ...]:
 def position(path: Path, line: int | None, place: str = "") -> str:
     """`recipe.yaml, line 12, step 3`: what is known of where an error is, for a message."""
     known = (str(path), f"line {line}" if line is not None else "", place)
-    return ", ".join(part for part in known if part)
+    return ", ".join(filter(None, known))
 
 
 def check_keys(path: Path, document: Mapping[str, Any], lines: Mapping[str, int]) -> None:
@@ -382,7 +387,8 @@ def checked_head(
         document = {key: value for key, value in document.items() if key != second}
     elif "dataset_path" not in document:
         raise RecipeError("'dataset_path' is missing", "add `dataset_path: …`", where=str(path))
-    for key, found, right in settings.refusals(document):
+    theirs = settings.KEYS & document.keys()
+    for key, found, right in settings.refusals(document) if theirs else ():
         raise RecipeError(found, right, where=_place(path, [key], lines, overrides))
     ours = {key: value for key, value in document.items() if key not in settings.KEYS}
     try:

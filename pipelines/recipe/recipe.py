@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from ...operators.errors import first_line, shortened, shown, suggest
 from ...operators.logs import know_named
 from ...operators.registry import find, load_files
 from ...operators.sampling.rollout import RolloutMapper
-from ..data_juicer.settings import KEYS, setting_warnings
+from ..data_juicer.settings import KEYS
 from ..data_juicer.steps import ForeignOperator
 from ..dataset.in_memory import ACCEPTED, as_table
 from ..dataset.read import Dataset
@@ -33,6 +33,7 @@ from ..notebook import quiet_libraries
 from .head import Head, check_keys, checked_head, position
 from .steps import (
     FILES,
+    REWARD_FUNCTION,
     build_operator,
     number_steps,
     of_files,
@@ -183,13 +184,12 @@ class Recipe:
 
     def recordings(self) -> list[Path]:
         """The files whose responses are returned instead of sampled."""
-        rollouts = [s.operator for s in self.steps if isinstance(s.operator, RolloutMapper)]
-        paths = (each.recorded.path for each in rollouts if each.engine == "recorded")
-        return [Path(path) for path in paths if path is not None]
-
-    def setting_warnings(self) -> list[str]:
-        """One line, or none: the keys that have no effect here."""
-        return setting_warnings(self.for_data_juicer)
+        return [
+            Path(path)
+            for step in self.steps
+            if isinstance(step.operator, RolloutMapper) and step.operator.engine == "recorded"
+            if (path := step.operator.recorded.path) is not None
+        ]
 
     def resolved(self) -> dict[str, Any]:
         """The recipe with every default written out, ready for YAML."""
@@ -265,7 +265,7 @@ def _operators(
     path: Path,
     head: Head,
     places: Sequence[str],
-    entries: Sequence[Operator | tuple[str, dict[str, Any]]],
+    entries: Iterable[Operator | tuple[str, dict[str, Any]]],
     document: Mapping[str, Any],
     *,
     with_code: bool = True,
@@ -277,7 +277,8 @@ def _operators(
             continue
         kind, fields = entry
         try:
-            fields = with_function_file(kind, fields, path.parent)
+            if kind == REWARD_FUNCTION:
+                fields = with_function_file(kind, fields, path.parent)
             if with_code:
                 yield build_operator(kind, fields, custom, head, document)
             else:
@@ -288,11 +289,7 @@ def _operators(
 
 def _process(steps: Sequence[Step]) -> list[dict[str, Any]]:
     # Files of tools and flows are at the head, for all steps.
-    dumps = [step.operator.model_dump(mode="json") for step in steps]
-    return [
-        {step.operator.name(): {key: value for key, value in fields.items() if key != FILES}}
-        for step, fields in zip(steps, dumps, strict=True)
-    ]
+    return [{s.operator.name(): s.operator.model_dump(mode="json", exclude={FILES})} for s in steps]
 
 
 # --- Read a recipe: YAML into operators. Each mistake is reported in one line ---------
@@ -324,19 +321,21 @@ def _load(path: Path, overrides: Mapping[str, str], *, with_code: bool) -> Recip
         found = "empty" if process == [] else shown(process) if process is not None else "missing"
         where = position(path, read.lines.get("process"))
         raise RecipeError(f"'process' is {found}", "make it a list of operators", where=where)
-    lines = [read.lines[f"process.{at}"] for at in range(len(process))]
-    places = [position(path, line, f"step {number}") for number, line in enumerate(lines, 1)]
-    entries = [split_entry(entry, place) for place, entry in zip(places, process, strict=True)]
-    names = step_names([kind for kind, _ in entries])
-    fields = {name: values for name, (_, values) in zip(names, entries, strict=True)}
-    _override(document, fields, overrides)
+    lines, places, kinds, fields = list[int](), list[str](), list[str](), list[dict[str, Any]]()
+    for at, entry in enumerate(process):
+        lines.append(read.lines[f"process.{at}"])
+        places.append(position(path, lines[at], f"step {at + 1}"))
+        kind, own = split_entry(entry, places[at])
+        kinds.append(kind)
+        fields.append(own)
+    _override(document, dict(zip(step_names(kinds), fields, strict=True)), overrides)
     know_named([document, fields])
     head = checked_head(path, document, read.lines, overrides)
+    entries = zip(kinds, fields, strict=True)
     operators = _operators(path, head, places, entries, document, with_code=with_code)
-    steps = zip(number_steps(operators), lines, strict=True)
+    steps = number_steps(operators, lines)
     recipe = Recipe.__new__(Recipe)
-    own = tuple(step._replace(line=line) for step, line in steps)
-    vars(recipe).update(path=path, head=head, steps=own, from_file=True)
+    vars(recipe).update(path=path, head=head, steps=steps, from_file=True)
     vars(recipe).update(for_data_juicer=_of_data_juicer(document))
     return recipe
 

@@ -160,18 +160,19 @@ def step_names(kinds: list[str]) -> list[str]:
     ]
 
 
-def number_steps(found: Iterable[Operator]) -> tuple[Step, ...]:
+def number_steps(found: Iterable[Operator], lines: Sequence[int] = ()) -> tuple[Step, ...]:
     """Steps of a recipe, of which each knows what those before and after it decide for it."""
-    steps, operators = list[Step](), list(found)
+    steps, operators, sampling = list[Step](), list(found), None
     for at, name in enumerate(step_names([operator.name() for operator in operators])):
         operator = operators[at]
-        sampled = [each for each in operators[:at] if isinstance(each, RolloutMapper)]
         if isinstance(operator, PromptTemplateMapper):
             operator = _with_what_follows(operator, operators[at + 1 :])
-        elif sampled and getattr(operator, "response_prefix", "") is None:  # It is not set.
-            prefix = {"response_prefix": sampled[-1].opened_thought()}
+        elif sampling and getattr(operator, "response_prefix", "") is None:  # It is not set.
+            prefix = {"response_prefix": sampling.opened_thought()}
             operator = operator.model_copy(update=prefix)
-        steps.append(Step(at + 1, name, operator))
+        if isinstance(operator, RolloutMapper):
+            sampling = operator
+        steps.append(Step(at + 1, name, operator, lines[at] if lines else None))
     return tuple(steps)
 
 
@@ -203,15 +204,16 @@ def split_entry(entry: object, where: str) -> tuple[str, dict[str, Any]]:
         found = "a step is one operator and its fields"
         raise RecipeError(found, "write `- name: {…}`", where=where)
     ((name, fields),) = entry.items()
-    if isinstance(fields, dict) or fields is None:
-        # In YAML 1.1, a bare `on` is the value true.
-        named = {"on" if key is True else key: value for key, value in (fields or {}).items()}
-        wrong = [f"{shown(key)} for the name of a field" for key in named if type(key) is not str]
-    else:
-        named, wrong = {}, [f"{shown(fields)} for fields"]
-    for found in wrong:
-        found = f"{shortened(str(name))} has {found}"
+    if fields is not None and not isinstance(fields, dict):
+        found = f"{shortened(str(name))} has {shown(fields)} for fields"
         raise RecipeError(found, "write `field: value`", where=where)
+    named = dict[str, Any]()
+    for key, value in (fields or {}).items():
+        field = "on" if key is True else key  # In YAML 1.1, a bare `on` is the value true.
+        if type(field) is not str:
+            found = f"{shortened(str(name))} has {shown(field)} for the name of a field"
+            raise RecipeError(found, "write `field: value`", where=where)
+        named[field] = value
     return str(name), named
 
 

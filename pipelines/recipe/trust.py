@@ -57,17 +57,18 @@ def code_of(recipes: Iterable[Path]) -> RecipeCode:
     for path in dict.fromkeys(recipes):
         document = read_document(path).value
         files |= dict.fromkeys(_files(path, document))
-        fields |= {repr(pair): pair[0] for pair in _fields(document)}
+        for name, found in _fields(document):
+            fields[repr((name, found))] = name
     return RecipeCode(tuple(fields), tuple(files), tuple(dict.fromkeys(fields.values())))
 
 
 def _files(path: Path, document: Mapping[str, Any]) -> Iterator[Path]:
     value = document.get("custom_operator_paths") or ()
     files = value if isinstance(value, list | tuple) else [value]
-    if not all(isinstance(each, str) for each in files):
-        right = "make it a list of paths"
-        raise RecipeError(f"'custom_operator_paths' is {value!r}", right, where=str(path))
     for each in files:
+        if not isinstance(each, str):
+            found = f"'custom_operator_paths' is {value!r}"
+            raise RecipeError(found, "make it a list of paths", where=str(path))
         yield found_file(path.parent, Path(each))
     for name, fields in _entries(document.get("process")):
         if name == "python_file_mapper" and isinstance(file := fields.get("file_path"), str):
@@ -85,7 +86,9 @@ def _fields(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     train = document.get("train")
     if isinstance(train, Mapping) and train.get("verl"):
         yield "train.verl", train["verl"]
-    yield from (each for each in _entries(document.get("process")) if each[0] in _RUNS_PYTHON)
+    for entry in _entries(document.get("process")):
+        if entry[0] in _RUNS_PYTHON:
+            yield entry
     yield from _nested(document)
 
 

@@ -229,7 +229,7 @@ def test_another_recipe_does_not_replace_an_export(rejuice, recipe, tmp_path):
     assert rejuice("run", other, "-q", "--overwrite")[0] == 0
 
 
-@pytest.mark.recommended("pipelines/cli/options.py", "--dataset_path, --export_path or --np")
+@pytest.mark.recommended("pipelines/cli/shared.py", "--dataset_path, --export_path or --np")
 def test_options_of_run(rejuice, recipe, tmp_path):
     (tmp_path / "data.jsonl").rename(tmp_path / "moved.jsonl")
     code, _, err = rejuice(

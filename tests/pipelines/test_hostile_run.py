@@ -14,7 +14,7 @@ from trained_run import PROCESS as TRAINED
 from trained_run import tiny_rollouts, write_trained
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.cli import runs as commands
+from rejuice.pipelines.cli import shared as commands
 from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import trust
 from rejuice.pipelines.recipe.recipe import load
@@ -164,7 +164,7 @@ NEEDING = (
 )
 
 
-@pytest.mark.recommended("pipelines/cli/runs.py", "`rejuice {…} --trust{…}`")
+@pytest.mark.recommended("pipelines/cli/shared.py", "`rejuice {…} --trust{…}`")
 @pytest.mark.parametrize("words", NEEDING)
 def test_commands_that_need_the_code_ask_once(rejuice, hostile, words):
     words = hostile.words(words)

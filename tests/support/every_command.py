@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 import pytest
 from page_fixture import Page
 
-from rejuice.pipelines.cli.runs import open_run
+from rejuice.pipelines.cli.shared import open_run
 
 WEIGHT = "--reward_sum_mapper.weights.accuracy"
 

@@ -10,7 +10,7 @@ from rejuice.pipelines.analysis import reward_hacking as module
 from rejuice.pipelines.analysis.reward_hacking import echoes, sign_rows
 from rejuice.pipelines.analysis.rows import stored_rows
 from rejuice.pipelines.analysis.stored import open_stored
-from rejuice.pipelines.cli.runs import open_run
+from rejuice.pipelines.cli.shared import open_run
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from trained_run import write_trained
 from rejuice.pipelines.analysis.audit import sign_lines
 from rejuice.pipelines.analysis.reward_hacking import audit_signs, sign_rows
 from rejuice.pipelines.analysis.stored import open_stored
-from rejuice.pipelines.cli.runs import open_run
+from rejuice.pipelines.cli.shared import open_run
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.recipe.recipe import load
 

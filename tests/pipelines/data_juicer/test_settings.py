@@ -78,17 +78,17 @@ def test_a_dataset_has_a_path_or_a_block(tmp_path):
 
     assert written_as() == "recipe.yaml: 'dataset_path' is missing; add `dataset_path: …`"
     for empty in ("", None):  # It is to be given on the command line.
-        expected = "recipe.yaml, line 1: 'dataset_path' is empty; give a path"
+        expected = "recipe.yaml, line 1, dataset_path: a path is empty; give a path"
         assert written_as(dataset_path=empty) == expected
         assert load(path, {"dataset_path": "a.jsonl"}).head.dataset_path == Path("a.jsonl")
     assert written_as(dataset_path="https://host/a.jsonl") == (
-        "recipe.yaml, line 1: 'dataset_path' is 'https://host/a.jsonl', which rejuice does not "
-        f"read; give a path on disk, or s3://BUCKET/..., {DJ_PROCESS}"
+        "recipe.yaml, line 1, dataset_path: 'https://host/a.jsonl' is in no store that rejuice "
+        f"reads or writes; give a path on disk, or s3://BUCKET/..., {DJ_PROCESS}"
     )
     path.write_text(yaml.safe_dump({"dataset_path": "a", "export_path": "oss://b/c.jsonl", "process": STEPS}))  # fmt: skip
     assert message(path) == (
-        "recipe.yaml, line 2: 'export_path' is 'oss://b/c.jsonl', which rejuice does not "
-        f"write; give a path on disk, or s3://BUCKET/..., {DJ_PROCESS}"
+        "recipe.yaml, line 2, export_path: 'oss://b/c.jsonl' is in no store that rejuice "
+        f"reads or writes; give a path on disk, or s3://BUCKET/..., {DJ_PROCESS}"
     )
 
 

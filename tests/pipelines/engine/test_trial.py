@@ -5,11 +5,11 @@ import json
 
 import pytest
 import yaml
-from rich.console import Console
 
 from rejuice.operators import DataError, RejuiceError
 from rejuice.pipelines import run
-from rejuice.pipelines.analysis.funnel import show_sources
+from rejuice.pipelines.analysis.funnel import show_end_of_run
+from rejuice.pipelines.console import Console
 from rejuice.pipelines.engine.trial import tried, unmatched_warnings
 from rejuice.pipelines.recipe.recipe import Recipe
 
@@ -130,7 +130,7 @@ def test_up_to_eight_files_are_looked_at(lines):
     assert lines(["prompt_template_mapper", SAMPLED], *files) == [], "of the ninth nothing is read"
 
 
-def test_a_column_of_sources_by_another_name(lines, tmp_path):
+def test_a_column_of_sources_by_another_name(lines, monkeypatch):
     rows = [row("a", source="x"), row("b", source="y: z"), row("c", source="x")]
     process = ["prompt_template_mapper", RECORDED, *GRADED]
     (line,) = lines(process, rows)
@@ -141,13 +141,23 @@ def test_a_column_of_sources_by_another_name(lines, tmp_path):
     )
     # What it says gives the figures: all columns are named, so none is lost.
     recipe = Recipe(process, "a.jsonl", columns=yaml.safe_load(columns), export_path="out.parquet")
-    assert run(recipe).table.num_rows == 6
-    console = Console(file=io.StringIO(), width=200)
-    show_sources(tmp_path / "out.parquet", console)
-    assert [each.partition(";")[0] for each in console.file.getvalue().splitlines()] == [
+    result = run(recipe)
+    assert result.table.num_rows == 6
+
+    def sources(report):
+        console = Console(file=io.StringIO(), width=200)
+        show_end_of_run(report, console)
+        shown = console.file.getvalue().splitlines()
+        return [each.partition(";")[0] for each in shown if each.startswith("source ")]
+
+    assert sources(result.report) == [
         "source x: 2 prompts, 4 responses",
         "source y: z: 1 prompts, 2 responses",
     ]
+    # Without such a column, no row of the run is read again.
+    monkeypatch.setattr("rejuice.pipelines.analysis.funnel.show_sources", None)
+    other = Recipe(process, "a.jsonl", export_path="other.parquet")
+    assert sources(run(other).report) == []
 
 
 def test_no_column_of_sources_to_name(lines):

@@ -97,7 +97,7 @@ def test_overrides_of_the_head(tmp_path):
         ("nn", "1", "recipe.yaml: unknown key 'nn'"),
         ("length_filter.mim", "1", "recipe.yaml, line 4, step 1 length_filter: unknown field 'mim'; did you mean 'min'?"),
         ("length_filer.min", "1", "--length_filer.min: no step 'length_filer' in the recipe; did you mean 'length_filter'?"),
-        ("dataset_path", "null", "--dataset_path: 'dataset_path' is empty; give a path"),
+        ("dataset_path", "null", "--dataset_path, dataset_path: a path is empty; give a path"),
     ],
 )  # fmt: skip
 def test_wrong_overrides(tmp_path, key, text, line):

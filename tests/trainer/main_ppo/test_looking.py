@@ -9,7 +9,7 @@ from every_command import check_every_command, sampled_rows
 
 from rejuice.pipelines.analysis.replay import SetSamples
 from rejuice.pipelines.analysis.rows import row_table
-from rejuice.pipelines.cli.runs import open_run
+from rejuice.pipelines.cli.shared import open_run
 from rejuice.pipelines.recipe.recipe import load
 
 pytestmark = [pytest.mark.slow, pytest.mark.smoke]

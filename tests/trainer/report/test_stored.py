@@ -10,7 +10,7 @@ from trained_run import PROCESS, tiny_rollouts, write_trained
 
 from rejuice.operators import DataError
 from rejuice.pipelines.analysis.rows import BY_TRAINING, KEPT, stored_rows
-from rejuice.pipelines.cli.runs import open_run
+from rejuice.pipelines.cli.shared import open_run
 from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.verl.curation import curate
 
@@ -163,7 +163,7 @@ def test_opening_training_loads_nothing_heavy(trained):
 import sys
 from pathlib import Path
 from rejuice.pipelines.analysis.rows import stored_rows
-from rejuice.pipelines.cli.runs import open_run
+from rejuice.pipelines.cli.shared import open_run
 (one,) = open_run(Path({str(trained(1))!r})).sets
 assert stored_rows(one).table.num_rows == 12
 print(*({set(HEAVY) - {"pandas"}!r} & sys.modules.keys()))

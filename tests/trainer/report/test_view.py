@@ -99,8 +99,8 @@ def test_steps_without_values_have_the_rows_that_are_left(training_run, rejuice,
 
 
 @pytest.mark.slow
-@pytest.mark.recommended("pipelines/cli/options.py", "write --steps A:B, such as 40:60")
-@pytest.mark.recommended("pipelines/cli/options.py", "--steps {…} is no range")
+@pytest.mark.recommended("pipelines/cli/shared.py", "write --steps A:B, such as 40:60")
+@pytest.mark.recommended("pipelines/cli/shared.py", "--steps {…} is no range")
 def test_some_steps_of_a_run(training_run, rejuice, tmp_path):
     refused = "--steps a is no range; write --steps A:B, such as 40:60"
     assert rejuice("view", training_run, "--steps", "a") == (2, "", f"rejuice: {refused}\n")

@@ -1,4 +1,4 @@
-"""Open the stored runs that commands look at: exports and runs of training.
+"""What commands share: options, messages, `--KEY VALUE` for a recipe, and the runs they look at.
 
 With `--trust`, the code of a run folder is run once the user trusts it.
 """
@@ -7,22 +7,51 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from ...operators import DataError, RecipeError
+from ...operators import DataError, RecipeError, RejuiceError
+from ..dataset.remote import to_path
 
 if TYPE_CHECKING:
     from ..analysis.stored import Stored
+    from ..console import Console
     from ..dataset.remote import AnyPath
     from ..recipe.recipe import Recipe
     from ..recipe.trust import RecipeCode
 
-RUNS = Path("outputs")
-"""Where training puts the run of a recipe, unless another folder is given."""
+RecipePath = Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe in YAML.")]
+CacheDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache_dir",
+        metavar="PATH",
+        parser=to_path,
+        help="Where finished chunks are saved; by default .rejuice beside the export.",
+    ),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")]
+AllowEmpty = Annotated[
+    bool, typer.Option("--allow_empty", help="Exit with status 0 even if the result is empty.")
+]
+Debug = Annotated[
+    bool,
+    typer.Option("--debug", help="After an error, also print the traceback of what caused it."),
+]
+"""`main` looks for it, as it is what prints errors."""
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+TrainingSteps = Annotated[
+    str | None,
+    typer.Option("--steps", metavar="A:B", help="Only these training steps, A to B with both."),
+]
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="Print JSON, with all digits; null is what is not known."),
+]
 Trust = Annotated[
     bool,
     typer.Option(
@@ -31,6 +60,98 @@ Trust = Annotated[
         "and this code.",
     ),
 ]
+_OVERRIDES = "rejuice.overrides"
+EPILOG = (
+    "Any key of a recipe can be set, such as --dataset_path, --export_path or --np, and any field "
+    "of a step: --STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
+)
+"""Shown below the help of commands that take overrides."""
+
+
+class OverridableCommand(TyperCommand):
+    """A command that takes `--KEY VALUE`, anywhere on the line, for each key of a recipe.
+
+    Click's own `ignore_unknown_options` with `ctx.args` does not know that an unknown option has
+    a value. In `rejuice run --length_filter.max 50 recipe.yaml` it would take `--length_filter.max`
+    for RECIPE, and in `--length_filter.column -q` it would take the value for an option.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        own = {name for parameter in self.get_params(ctx) for name in parameter.opts}
+        overrides: dict[str, str] = {}
+        rest: list[str] = []
+        words = iter(args)
+        for word in words:
+            if word == "--":  # From here on there are no options.
+                rest += [word, *words]
+                break
+            name, equals, value = word.partition("=")
+            if name in own or not name.startswith("--"):
+                rest.append(word)
+                continue
+            overrides[name[2:]] = value if equals else next(words, "")
+            if not equals and overrides[name[2:]] == "":
+                raise RejuiceError(f"{name} has no value", f"write {name} VALUE")
+        ctx.meta[_OVERRIDES] = overrides
+        return super().parse_args(ctx, rest)
+
+
+def range_of_steps(steps: str | None) -> range | None:
+    """The training steps that `--steps` names; None: all."""
+    if steps is None:
+        return None
+    first, colon, last = steps.partition(":")
+    if not first.isdecimal() or (colon and not last.isdecimal()):
+        raise RecipeError(f"--steps {steps} is no range", "write --steps A:B, such as 40:60")
+    return range(int(first), int(last or first) + 1)
+
+
+def overrides_of(context: typer.Context) -> dict[str, str]:
+    overrides: dict[str, str] = context.meta[_OVERRIDES]
+    return overrides
+
+
+class StoppedError(RejuiceError):
+    """The user stopped the command: one line on stderr, and the exit status of Ctrl-C."""
+
+
+def warn(line: str) -> None:
+    """Print what is allowed, but rarely meant, on stderr."""
+    typer.echo(f"rejuice: warning: {line}", err=True)
+
+
+def warn_of_steps(recipe: Recipe, columns: Collection[str] = (), *, training: bool = False) -> None:
+    """Warn of what is rarely meant, and of what the first failed call would end."""
+    from ..recipe.columns import step_warnings
+    from ..recipe.steps import age_warnings, observation_warnings
+
+    train, where = recipe.head.train, recipe.where
+    recipe = recipe.in_training() if training else recipe.offline()
+    steps, lines = recipe.steps, step_warnings(recipe, columns, training=training)
+    if (train is None or train.replay is None) and any(step.operator.where for step in steps):
+        from ..engine.trial import unmatched_warnings
+
+        lines += unmatched_warnings(recipe)
+    if train is not None:
+        lines += [*age_warnings(steps, train), *observation_warnings(steps, where, train)]
+    for line in lines:
+        warn(line)
+
+
+def tell_of_credit(recipe: Recipe, console: Console) -> None:
+    """Print that training adds the step that gives the advantage, if it does."""
+    from ..console import print_lines
+    from ..recipe.steps import adds_credit, credit_line
+
+    train = recipe.head.train
+    if train is not None and adds_credit(steps := recipe.in_training().steps, train):
+        print_lines([credit_line(steps, train)], console)
+
+
+# --- Stored runs: exports and runs of training ----------------------------------------
+
+RUNS = Path("outputs")
+"""Where training puts the run of a recipe, unless another folder is given."""
 
 
 def open_run(path: AnyPath, steps: range | None = None) -> Stored:
@@ -132,7 +253,6 @@ def _trust_own(stored: Stored, path: Path) -> None:
 def trust_made(export_path: str) -> None:
     """Trust the code of a run that the user has just made, as it is now; in a store, none."""
     from ..dataset.files import run_folder
-    from ..dataset.remote import to_path
     from ..recipe.trust import code_of, trust
 
     folder = run_folder(to_path(export_path))
