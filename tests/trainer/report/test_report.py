@@ -1,5 +1,6 @@
 """`rejuice report` and `explain` of training runs and steps."""
 
+import json
 import re
 import shlex
 
@@ -40,12 +41,13 @@ def test_the_report_of_a_step(training_run, rejuice):
     assert lines_of(out) == [
         "step 1",
         "step rows in added dropped rows out seconds drop reasons details",
-        "math_verify_mapper 12 12 0.00",
-        "format_reward_mapper 12 12 0.00",
-        "group_stats_mapper 12 12 0.00",
+        "math_verify_mapper 12 12 0.00 verdict: correct 7, wrong_answer 5; reward_accuracy:",
+        "0.583 (sd 0.493)",
+        "format_reward_mapper 12 12 0.00 reward_format: -0.033 (sd 0.094)",
+        "group_stats_mapper 12 12 0.00 pass_rate: 0.583 (sd 0.312)",
         "pass_rate_filter 12 4 8 0.00 too_easy 4",
-        "reward_sum_mapper 8 8 0.00",
-        "grpo_advantage_mapper 8 8 0.00",
+        "reward_sum_mapper 8 8 0.00 reward: 0.350 (sd 0.536)",
+        "grpo_advantage_mapper 8 8 0.00 advantage: 0.000 (sd 0.866)",
         "training 8 1 7 0.00 surplus_group 1",
         "7 of 12 answers left",
         "groups 3: 1 all right, 2 mixed, 0 all wrong, 0 not graded; 1 without signal",
@@ -72,9 +74,8 @@ def test_what_is_masked_and_what_conditions_match_is_added_up(tmp_path, rollouts
     training_run = write_trained(tmp_path / "try", rollouts, (1, 2), process=process)
     lines = lines_of(rejuice("report", training_run)[1])
     # A has 2 wrong responses and C has 3; the first row of A, a right one, is dropped by training.
-    assert [line for line in lines if line.startswith("loss_weight_mapper")] == [
-        "loss_weight_mapper 16 16 0.00 applied to 10 of 16 rows"
-    ]
+    (line,) = [line for line in lines if line.startswith("loss_weight_mapper")]
+    assert line.startswith("loss_weight_mapper 16 16 0.00 applied to 10 of 16 rows")
     assert "masked 71.4% of the tokens of a response, on average" in lines
 
 
@@ -109,6 +110,8 @@ def test_a_run_of_which_nothing_was_left_to_train_on_is_an_error(tmp_path, rollo
     right = "change what dropped them, or accept it with --allow_empty"
     assert err == f"rejuice: no row was left to train on in none; {right}\n"
     assert rejuice("report", run, "--allow_empty")[0] == 0
+    status, out, err = rejuice("report", run, "--json")
+    assert (status, json.loads(out)["rows_out"], right in err) == (1, 0, True)
 
 
 def test_the_report_of_a_recipe_without_credit_says_so(tmp_path, rollouts, rejuice):
@@ -128,6 +131,8 @@ def test_a_run_that_keeps_no_rollouts_has_its_metrics(training_run, rejuice):
     status, out, err = rejuice("report", training_run)
     assert (status, err) == (0, "")
     assert lines_of(out)[-1] == "try has no step on file"
+    status, out, _ = rejuice("report", training_run, "--json")
+    assert (status, json.loads(out)["rows_out"]) == (0, None)
     recipe = training_run / "recipe.yaml"
     recipe.write_text(recipe.read_text().replace("train:\n", "train:\n  keep_rollouts: false\n"))
     _, out, _ = rejuice("report", training_run)
@@ -222,14 +227,23 @@ def test_of_a_prompt_each_response_has_a_line(training_run, rollouts, rejuice):
     assert whole.count("06_pass_rate_filter: kept") == 4
 
 
+@pytest.mark.recommended("trainer/report/stored.py", "leave the step out by --steps")
 def test_a_row_of_a_step_without_values_is_not_explained(training_run, rollouts, rejuice):
     step = training_run / "steps" / "000001"
     (step / "values.parquet").unlink()
     status, _, err = rejuice("explain", step, rollouts["response_id"][1].as_py())
     assert (status, err) == (
         2,
-        "rejuice: step 1 has no values.parquet; run it again to see what each step did\n",
+        "rejuice: step 1 has no values.parquet; leave the step out by --steps, or train it again to "
+        "see what each step did\n",
     )
+    assert rejuice("explain", step.parents[1], "row 1", "--steps", "2:3")[0] == 0
+
+
+def test_a_row_by_its_number_is_of_the_last_step(training_run, rejuice):
+    (training_run / "steps" / "000001" / "rollouts.parquet").write_bytes(b"damaged")
+    status, out, err = rejuice("explain", training_run, "row 2")
+    assert (status, err, "rollouts of step 3, row 2" in out) == (0, "", True)
 
 
 @pytest.mark.slow
