@@ -41,13 +41,12 @@ def test_the_report_of_a_step(training_run, rejuice):
     assert lines_of(out) == [
         "step 1",
         "step rows in added dropped rows out seconds drop reasons details",
-        "math_verify_mapper 12 12 0.00 verdict: correct 7, wrong_answer 5; reward_accuracy:",
-        "0.583 (sd 0.493)",
-        "format_reward_mapper 12 12 0.00 reward_format: -0.033 (sd 0.094)",
-        "group_stats_mapper 12 12 0.00 pass_rate: 0.583 (sd 0.312)",
+        "math_verify_mapper 12 12 0.00",
+        "format_reward_mapper 12 12 0.00",
+        "group_stats_mapper 12 12 0.00",
         "pass_rate_filter 12 4 8 0.00 too_easy 4",
-        "reward_sum_mapper 8 8 0.00 reward: 0.350 (sd 0.536)",
-        "grpo_advantage_mapper 8 8 0.00 advantage: 0.000 (sd 0.866)",
+        "reward_sum_mapper 8 8 0.00",
+        "grpo_advantage_mapper 8 8 0.00",
         "training 8 1 7 0.00 surplus_group 1",
         "7 of 12 answers left",
         "groups 3: 1 all right, 2 mixed, 0 all wrong, 0 not graded; 1 without signal",
@@ -74,8 +73,9 @@ def test_what_is_masked_and_what_conditions_match_is_added_up(tmp_path, rollouts
     training_run = write_trained(tmp_path / "try", rollouts, (1, 2), process=process)
     lines = lines_of(rejuice("report", training_run)[1])
     # A has 2 wrong responses and C has 3; the first row of A, a right one, is dropped by training.
-    (line,) = [line for line in lines if line.startswith("loss_weight_mapper")]
-    assert line.startswith("loss_weight_mapper 16 16 0.00 applied to 10 of 16 rows")
+    assert [line for line in lines if line.startswith("loss_weight_mapper")] == [
+        "loss_weight_mapper 16 16 0.00 applied to 10 of 16 rows"
+    ]
     assert "masked 71.4% of the tokens of a response, on average" in lines
 
 
@@ -104,14 +104,14 @@ def test_a_run_of_which_nothing_was_left_to_train_on_is_an_error(tmp_path, rollo
     ])  # fmt: skip
     status, out, err = rejuice("report", run)
     assert (status, "0 of 12 answers left" in out) == (1, True)
+    as_json = rejuice("report", run, "--json")
+    assert (as_json[0], json.loads(as_json[1])["rows_out"]) == (1, 0)
     # The recipe has a step that computes advantages: no row reached it.
     groups = "groups 3: 0 all right, 0 mixed, 0 all wrong, 3 not graded; no row has an advantage"
     assert groups in lines_of(out)
     right = "change what dropped them, or accept it with --allow_empty"
     assert err == f"rejuice: no row was left to train on in none; {right}\n"
     assert rejuice("report", run, "--allow_empty")[0] == 0
-    status, out, err = rejuice("report", run, "--json")
-    assert (status, json.loads(out)["rows_out"], right in err) == (1, 0, True)
 
 
 def test_the_report_of_a_recipe_without_credit_says_so(tmp_path, rollouts, rejuice):
