@@ -10,7 +10,7 @@ import sys
 import webbrowser
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -419,8 +419,8 @@ def _report(path: AnyPath, steps: range | None, json: bool, allow_empty: bool) -
     stored = None if found is not None else open_run(path, steps)
     found = found if stored is None else stored.report
     if json:
-        facts = {} if stored is None else report_facts(stored)
-        typer.echo(as_json(found or facts, pretty=True))
+        facts: Any = found or (stored and report_facts(stored))
+        typer.echo(as_json(facts, pretty=True))
         rows = facts["rows_out"] if found is None else found.rows_out
     elif found is not None:
         show_funnel(found, console, path)
