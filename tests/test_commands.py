@@ -11,6 +11,7 @@ import shlex
 from collections import Counter
 from configparser import ConfigParser
 from importlib.metadata import metadata, version
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,12 @@ def check_requirements(words):
             extras = parser["options.extras_require"]
         assert requirement.extras <= {*extras}
         assert requirement.specifier.contains(version(requirement.name))
+
+
+def test_the_help_of_a_command_leaves_lines_to_the_terminal():
+    groups = [each.commands.values() for each in COMMANDS.values() if hasattr(each, "commands")]
+    for command in (*COMMANDS.values(), *chain.from_iterable(groups)):
+        assert not re.search(r"\S\n\S", command.help), command.name
 
 
 def test_there_are_commands_in_pages_recipes_and_messages():

@@ -66,7 +66,7 @@ def audit_verdicts(
 ) -> VerdictAudit:
     """Verify again, draw rows into a file, and state error rates by labels."""
     by_row = None if labels is None else read_labels(labels, graded)  # Verifying takes long.
-    again = tracked(rechecked(graded), graded.table.num_rows // ROWS_AT_ONCE + 1)
+    again = tracked(rechecked(graded), graded.rows.num_rows // ROWS_AT_ONCE + 1)
     recheck_N = [verdict for some in again for verdict in some]
     strata_N = strata(graded, recheck_N)
     rows = draw(graded, strata_N, sample, seed) if output is not None else []
@@ -159,7 +159,7 @@ def allocate(sizes_H: Sequence[int], sample: int) -> list[int]:
 def draw(graded: GradedRows, strata_N: Array, sample: int, seed: int) -> list[int]:
     """Rows of a seeded sample, stratum by stratum; within each in the order of the table."""
     sizes_H = np.bincount(strata_N, minlength=len(STRATA))
-    uniform = np.random.default_rng(seed).random(graded.table.num_rows)
+    uniform = np.random.default_rng(seed).random(graded.rows.num_rows)
     found: list[int] = []
     for stratum, n in enumerate(allocate(sizes_H.tolist(), sample)):
         rows = np.flatnonzero(strata_N == stratum)
@@ -277,8 +277,8 @@ def sample_lines(
     graded: GradedRows, recheck_N: Sequence[str | None], strata_N: Array, rows: Sequence[int]
 ) -> Iterator[str]:
     sizes = Counter(strata_N.tolist())
-    names = [name for name in _SHOWN if name in graded.table.column_names]
-    taken = graded.table.select(names).take(pa.array(rows, pa.int64()))
+    names = [name for name in _SHOWN if name in graded.rows.column_names]
+    taken = graded.rows.select(names).take(pa.array(rows, pa.int64()))
     for row, values in zip(rows, taken.to_pylist(), strict=True):
         stratum = int(strata_N[row])
         yield as_json(
@@ -287,7 +287,7 @@ def sample_lines(
                 "stratum": STRATA[stratum],
                 "stratum_rows": sizes[stratum],
                 **values,
-                "verdict": graded.table["verdict"][row].as_py(),
+                "verdict": graded.rows["verdict"][row].as_py(),
                 "recheck": recheck_N[row],
                 "label": None,
             }
@@ -329,7 +329,7 @@ class LabelledErrors(NamedTuple):
 
 def read_labels(path: Path, graded: GradedRows) -> dict[int, str | None]:
     """The label of each row that a labelled file has, by its place in the table."""
-    rows = graded.table.select(["set", "row", "response_id", "verdict"]).to_pylist()
+    rows = graded.rows.select(["set", "row", "response_id", "verdict"]).to_pylist()
     places = {repr((row["set"], row["row"])): at for at, row in enumerate(rows)}
     found, lines = dict[int, str | None](), dict[int, int]()
     for number, line in _objects(path):
@@ -355,7 +355,7 @@ def labelled_errors(
     labels: Mapping[int, str | None], graded: GradedRows, strata_N: Array
 ) -> LabelledErrors:
     """The error rates that follow from labels; rows that are not among them have none."""
-    verdicts = graded.table["verdict"].to_pylist()
+    verdicts = graded.rows["verdict"].to_pylist()
     known, errors = Counter[int](), Counter[int]()
     for at, label in labels.items():
         if label in ("right", "wrong"):
@@ -431,7 +431,7 @@ def _visible(text: str) -> str:
 def agreement_lines(
     path: Path, graded: GradedRows, found: Agreement, no_answer: int
 ) -> Iterator[str]:
-    rows, name = graded.table.num_rows, graded.verifier
+    rows, name = graded.rows.num_rows, graded.verifier
     left_out = f", {graded.ungraded:,} not graded" if graded.ungraded else ""
     graded_by = f"{rows:,} responses graded by {name}{left_out}"
     yield f"{path_text(path)}: {graded_by}; nothing is sampled or judged."
@@ -452,7 +452,7 @@ def formula_lines(graded: GradedRows) -> Iterator[str]:
     operator = graded.by_math_verify_mapper
     if operator is None or operator.worked_out:
         return
-    right = graded.table.filter(pc.equal(graded.table["verdict"], RIGHT))
+    right = graded.rows.filter(pc.equal(graded.rows["verdict"], RIGHT))
     answers, references = (right[name].to_pylist() for name in ("extracted_answer", "reference"))
     pairs = [(a, r) for a, r in zip(answers, references, strict=True) if a and r]
     formulas = [(a, r) for a, r in pairs if not is_worked_out(a, r)]

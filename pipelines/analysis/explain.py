@@ -465,7 +465,7 @@ _MOST_ROWS = 64
 
 
 def explain_recipe(recipe: Recipe) -> str:
-    lines = [f"{recipe.head.dataset_spec} -> {recipe.head.export_path}", ""]
+    lines = [f"{path_text(recipe.head.dataset_spec)} -> {path_text(recipe.head.export_path)}", ""]
     for step in recipe.steps:
         operator, has_code = step.operator, not isinstance(step.operator, StoredOperator)
         writes = ", ".join(operator.writes()) or ("-" if has_code else "not known without its code")
@@ -481,6 +481,22 @@ def explain_recipe(recipe: Recipe) -> str:
             *([f"   drops   {', '.join(operator.reasons)}"] if operator.reasons else []),
         ]
     return "\n".join(lines) + "\n"
+
+
+def recipe_facts(recipe: Recipe) -> dict[str, Any]:
+    """For `--json`: each step; of operators whose code is not run, what is on file."""
+    found = dict[str, Any]()
+    for step in recipe.steps:
+        operator, has_code = step.operator, not isinstance(step.operator, StoredOperator)
+        found[step.name] = {
+            "scope": operator.scope if has_code else None,
+            "fields": operator,
+            "reads": operator.reads() if has_code else None,
+            "optional_reads": operator.optional_reads() if has_code else None,
+            "writes": operator.writes() if has_code or operator.writes() else None,
+            "drops": operator.reasons,
+        }
+    return found
 
 
 def _reads(operator: Operator) -> list[str]:
@@ -517,27 +533,21 @@ def explain_row(
     found, others = _named(stored, row, None if everything else _MOST_ROWS + 1)
     if found:
         return "".join([_text(stored, found, everything, in_python), *_also_in(others, found[0])])
-    with suppress(RejuiceError, OSError, pa.ArrowException):  # What it takes may be gone.
-        for path in _not_chosen(_latest(stored)[0], row):
-            return "\n".join(_lines_of_prompt(path, everything)) + "\n"
-    raise _not_found(row)
+    return "\n".join(_not_chosen(stored, row, everything)[1]) + "\n"
 
 
 def explain_facts(stored: Stored, row: str) -> list[dict[str, Any]]:
     """For `--json`: each row that an id names, with its history in lines."""
     found, _ = _named(stored, row, None)
-    if not found:
-        raise _not_found(row)
-    return [
-        {
-            **{name: path.value(name) for name in (*IDS, *_SHOWN, "response")},
-            "set": path.one.name,
-            "row": path.number,
-            "fate": _fate(path),
-            "history": row_lines(path, everything=True),
-        }
-        for path in found
-    ]
+    if found:
+        return [_facts(path, _fate(path), row_lines(path, everything=True)) for path in found]
+    path, lines = _not_chosen(stored, row, everything=True)
+    return [_facts(path, lines[-1], lines)]
+
+
+def _facts(path: RowPath, fate: str, history: list[str]) -> dict[str, Any]:
+    values = {name: path.value(name) for name in (*IDS, *_SHOWN, "response")}
+    return {**values, "set": path.one.name, "row": path.number, "fate": fate, "history": history}
 
 
 def _latest(stored: Stored) -> list[StoredSet]:
@@ -549,7 +559,7 @@ def _named(stored: Stored, row: str, most: int | None) -> tuple[list[RowPath], l
     latest = _latest(stored)
     if not latest:
         raise DataError(f"{stored.path} has no step on file", "give a run that has ended a step")
-    for name in (*IDS, ROW):
+    for name in IDS if _number(row) is None else (ROW,):
         with_row = [one for one in latest if has_row(one, name, row)]
         for one in with_row or latest:
             if found := list(islice(row_paths(one, name, row), most)):
@@ -561,14 +571,14 @@ def _named(stored: Stored, row: str, most: int | None) -> tuple[list[RowPath], l
     return [], []
 
 
-def _not_found(row: str) -> DataError:
-    return DataError(f"no row has an id that begins with '{visible(row)}'", "see the export's ids")
-
-
-def _not_chosen(one: StoredSet, row: str) -> Iterator[RowPath]:
-    chosen = one.choice()
-    if chosen is not None and has_row(chosen, "prompt_id", row):
-        yield from row_paths(chosen, "prompt_id", row)
+def _not_chosen(stored: Stored, row: str, everything: bool) -> tuple[RowPath, list[str]]:
+    """A prompt of which the last step has no response, as its recipe chose others; its history."""
+    with suppress(RejuiceError, OSError, pa.ArrowException):  # What it takes may be gone.
+        chosen = _latest(stored)[0].choice()
+        if chosen is not None and has_row(chosen, "prompt_id", row):
+            for path in row_paths(chosen, "prompt_id", row):
+                return path, _lines_of_prompt(path, everything)
+    raise DataError(f"no row has an id that begins with '{visible(row)}'", "see the export's ids")
 
 
 def _lines_of_prompt(path: RowPath, everything: bool) -> list[str]:

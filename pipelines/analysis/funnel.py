@@ -245,29 +245,35 @@ def figures_by_kind(stored: Stored) -> dict[SetKind, KindFigures]:
 
 def report_facts(stored: Stored) -> dict[str, Any]:
     """For `--json`."""
-    found = {str(kind): each.figures for kind, each in figures_by_kind(stored).items()}
+    by_kind = figures_by_kind(stored)
+    found: dict[str, Any] = {str(kind): each.figures for kind, each in by_kind.items()}
     left_out = {one.name: one.incomplete for one in stored.sets if one.incomplete}
-    return {**found, "left_out": left_out, "steps": stored.points}
+    found |= {"left_out": left_out, "steps": stored.points}
+    return {"rows_out": _rows_left(stored, by_kind), **found}
 
 
-def show_training(stored: Stored, console: Console) -> int:
+def _rows_left(stored: Stored, by_kind: Mapping[SetKind, KindFigures]) -> int | None:
+    """Those of all sets; None: the run has none on file, so nothing is known of its rows."""
+    sizes = [int(each.rows.kept_N.sum()) for each in by_kind.values()]
+    sizes += [int(one.final().num_rows) for one in stored.sets if one.incomplete]
+    return sum(sizes) if stored.sets else None
+
+
+def show_training(stored: Stored, console: Console) -> int | None:
     """Print the funnel, groups, components and missing rewards; how many rows are left."""
     widen_log(console)
-    kept = 0
-    for kind, (sets, rows, figures) in figures_by_kind(stored).items():
+    by_kind = figures_by_kind(stored)
+    for kind, (sets, rows, figures) in by_kind.items():
         print_steps(span_text([one.name for one in sets]), figures.funnel, console)
         print_lines((*_lines(kind, sets, rows, figures), *no_signal_of_sets(sets, rows)), console)
-        kept += int(rows.kept_N.sum())
     for one in (one for one in stored.sets if one.incomplete):
         print_lines([f"left out: {one.incomplete}"], console)
-        kept += int(one.final().num_rows)
     if not stored.sets:
         train = stored.read_recipe().head.train
         off = train is not None and not train.keep_rollouts
         why = "keeps no rollouts (train.keep_rollouts: false)" if off else "has no step on file"
         print_lines([f"{stored.path} {why}"], console)
-        return 1  # Nothing is known of its rows.
-    return kept
+    return _rows_left(stored, by_kind)
 
 
 def _lines(

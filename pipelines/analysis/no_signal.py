@@ -47,16 +47,17 @@ def no_signal_of_sets(sets: Sequence[StoredSet], rows: RowTable | None = None) -
         return
     of_all, last = causes.total(), writers[decisive]
     some = f"in {causes[cause]:,} of {of_all:,} groups " if causes[cause] < of_all else ""
-    verdicts = f"({listed(_counted(rows.table['verdict']))})"
+    counts = listed(_counted(rows.table["verdict"]))
+    verdicts = counts and f" ({counts})"
     why = (
         _cut_off(cause, rows.table, verdicts)
         or {
-            "wrong": f"no response is correct {verdicts}{_example(sets)}",
-            "right": f"every graded response is correct {verdicts}: the prompts are too easy.",
+            "wrong": f"no response is correct{verdicts}{_example(sets)}",
+            "right": f"every graded response is correct{verdicts}: the prompts are too easy.",
             "missing": "fewer than two responses have a reward.",
             "same": "all responses to a prompt have the same reward.",
-            "unused": f"responses to a prompt differ, but {last} does not see it: see its weights "
-            "and the filters before it.",
+            "unused": f"responses to a prompt differ, but {last} does not see it: see the "
+            "weights and the filters before it.",
             "alone": "there is one response, which is compared with nothing: sample n: 2 or more, "
             "or sort recorded rows by prompt.",
         }[cause]
@@ -107,7 +108,7 @@ def _cut_off(cause: str, table: pa.Table, verdicts: str) -> str:
     n, of_all = ends.get(end, 0), sum(ends.values())
     if cause not in ("wrong", "same") or 2 * n < max(1, of_all):
         return ""
-    cut = f"{n:,} of {of_all:,} responses ended by {end} {verdicts}"
+    cut = f"{n:,} of {of_all:,} responses ended by {end}{verdicts}"
     return f"{cut}: {_LIMITS[end]} may be too small."
 
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 from rich.console import Console
 
 from ...operators import DataError
-from ...operators.arrow_compute import pc
 from ...operators.confidence import wilson_interval
 from ...operators.groups import Array
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
@@ -22,13 +21,13 @@ from ..console import figures_table, number_text, print_lines, widen_log
 from ..dataset.files import run_folder
 from ..dataset.write import default_cache, mark_written, writer, written_columns
 from ..engine import run as engine
-from ..engine.conditional_step import matching
 from ..engine.progress import Progress
-from ..engine.steps import AppliedStep
+from ..engine.steps import AppliedStep, run_step
 from ..recipe.recipe import Recipe, load
 from ..recipe.steps import Step, credit_step, gives_credit
 from .figures import RowFigures, column_values, row_figures
 from .replay import SetSamples
+from .rows import RowTable
 from .stored import Stored, StoredSet
 from .whatif import answers, sampled_sets
 
@@ -53,8 +52,8 @@ def preview(samples: SetSamples, steps: Sequence[Step]) -> Preview:
     applied = samples.replay(steps)
     rows = samples.rows(applied)
     groups, kept_N, figures = rows.groups, rows.kept_N, row_figures(rows)
-    advantage_N = column_values(rows.table, "advantage")
-    size_N = np.where(kept_N, np.abs(np.nan_to_num(advantage_N)), 0.0)
+    advantage_N = _kept_advantages(rows)
+    size_N = np.abs(np.nan_to_num(advantage_N))
     prompts = len(groups.starts_G)
     share = figures.groups / prompts
     low, high = wilson_interval(share, prompts)
@@ -62,7 +61,7 @@ def preview(samples: SetSamples, steps: Sequence[Step]) -> Preview:
         prompts,
         figures,
         figures.groups - int((groups.sum(size_N) > 0).sum()),
-        _advantages(applied, advantage_N[kept_N]),
+        _advantages(samples, applied, advantage_N),
         _length_mass(size_N[kept_N], rows.lengths_N[kept_N]),
         (_inverse(share), _inverse(high), _inverse(low)),
     )
@@ -72,23 +71,25 @@ def _inverse(share: float) -> float:
     return 1 / share if share else math.inf
 
 
+def _kept_advantages(rows: RowTable) -> Array:
+    """float64[N]; NaN for a row that is dropped."""
+    return np.where(rows.kept_N, column_values(rows.table, "advantage"), np.nan)
+
+
 def _advantages(
-    applied: Sequence[AppliedStep], advantage_N: Array
+    samples: SetSamples, applied: Sequence[AppliedStep], advantage_N: Array
 ) -> dict[str, tuple[float, float, float]]:
     """The figures of the recipe's advantages; of GRPO's, by each normalisation."""
-    last = [each for each in applied if gives_credit(each.step.operator)]
-    if not last:
-        raise _no_advantage()
-    operator, before = last[-1].step.operator, last[-1].before
-    if not isinstance(operator, GrpoAdvantageMapper):
-        return {last[-1].step.name: _advantage_figures(advantage_N)}
-    before = matching(operator, before)
-    view = before.select(operator.reads_of(before.column_names))
+    last = [each for each in applied if gives_credit(each.step.operator)][-1]
+    step = last.step
+    if not isinstance(step.operator, GrpoAdvantageMapper):
+        return {step.name: _advantage_figures(advantage_N)}
     found = {}
     for name, heading in _NORMALISATIONS.items():
-        other = operator.model_copy(update={"normalise": name})
-        values = pc.fill_null(other.apply(view).columns["advantage"], np.nan)
-        found[heading] = _advantage_figures(np.array(values))
+        other = step._replace(operator=step.operator.model_copy(update={"normalise": name}))
+        credit = last._replace(step=other, result=run_step(other, last.before))
+        rows = samples.rows(credit if each is last else each for each in applied)
+        found[heading] = _advantage_figures(_kept_advantages(rows))
     return found
 
 
@@ -105,17 +106,13 @@ def _length_mass(size_K: Array, length_K: Array) -> tuple[float, ...]:
     return tuple(float(part.sum() / mass_K.sum()) for part in quarters)
 
 
-def _no_advantage() -> DataError:
-    return DataError("no step writes the advantage", f"add {GrpoAdvantageMapper.name()}")
-
-
 def trained(stored: Stored, recipe: Recipe) -> tuple[StoredSet, ...]:
     """The sets of an export or of the last training step whose advantages a recipe computes."""
     last = answers(stored)[-1].training_step
     sets = [one for one in sampled_sets(stored) if one.training_step == last]
     found = tuple(one for one in sets if credit_step(one.fit(recipe)))
     if not found:
-        raise _no_advantage()
+        raise DataError("no step writes the advantage", f"add {GrpoAdvantageMapper.name()}")
     return found
 
 

@@ -206,8 +206,9 @@ def _table(part: WrittenValues, components: Sequence[str], with_texts: bool) -> 
         found[name] = pa.nulls(part.rows, pa.int64())
         if with_texts or column != "response":
             found[name] = flat(part.joined(column, _measured(fits, measure, _FIXED[name])))
-    of_turns = part.joined("turn_advantage", _measured(is_list, mean_of_lists, pa.float64()))
-    found["advantage"] = pc.coalesce(flat(of_turns), found["advantage"])
+    if "turn_advantage" in part.written or "advantage" not in part.written:
+        of_turns = part.joined("turn_advantage", _measured(is_list, mean_of_lists, pa.float64()))
+        found["advantage"] = pc.coalesce(flat(of_turns), found["advantage"])
     kinds = dict(_FIXED)
     for name in components:
         value, missing = component_columns(name)

@@ -38,10 +38,10 @@ class GradedRows(NamedTuple):
     # `set`, the name of the set; `row`, its place among the set's answers, from 0; `response_id`,
     # `prompt_id`, `response`, `reference`, `extracted_answer` and `verdict` as texts, null where
     # the run has none; and `prompt`, as it is on file
-    table: pa.Table
+    rows: pa.Table
     verifier: str  # the steps that wrote the verdicts, each with its condition, if it has one
     operators: tuple[Operator, ...]  # theirs; none where the verdicts are the dataset's
-    ungraded: int  # answers without a verdict, or that could not be graded; they are not in `table`
+    ungraded: int  # answers without a verdict, or that could not be graded; they are not in `rows`
 
     @property
     def by_math_verify_mapper(self) -> MathVerifyMapper | None:
@@ -128,7 +128,7 @@ def rechecked(graded: GradedRows) -> Iterator[list[str | None]]:
     from ...operators import VerdictRecheckMapper  # The verifier is loaded where it is used.
 
     own, operator = graded.by_math_verify_mapper, VerdictRecheckMapper()
-    table = graded.table.select([*operator.reads()])
+    table = graded.rows.select([*operator.reads()])
     if own is not None:
         operator = VerdictRecheckMapper(timeout=own.timeout)
     else:  # Other verifiers extract no answer, or not one of mathematics.
@@ -152,20 +152,20 @@ def agreement(graded: GradedRows, recheck_N: Sequence[str | None]) -> Agreement:
         wilson_interval(agree / both, both) if both else None,
         int((decided_N & right_N & ~again_N).sum()),
         int((decided_N & ~right_N & again_N).sum()),
-        graded.table.num_rows - both - int(no_answer(graded).sum()),
+        graded.rows.num_rows - both - int(no_answer(graded).sum()),
     )
 
 
 def decisions(graded: GradedRows, recheck_N: Sequence[str | None]) -> tuple[Array, Array, Array]:
     """bool[N] each: right by the first verifier, right by the second, and the second decided."""
-    right_N, _ = right_and_wrong(graded.table["verdict"])
+    right_N, _ = right_and_wrong(graded.rows["verdict"])
     again_N, wrong_N = right_and_wrong(pa.chunked_array([pa.array(recheck_N, pa.string())]))
     return right_N, again_N, again_N | wrong_N
 
 
 def no_answer(graded: GradedRows) -> Array:
     """bool[N]: the first verifier found no answer, so that there is nothing to compare."""
-    return np.asarray(pc.equal(graded.table["verdict"], "no_answer"))
+    return np.asarray(pc.equal(graded.rows["verdict"], "no_answer"))
 
 
 # --- Metamorphic checks: what must leave a verdict, and what must change it -----------
@@ -270,7 +270,7 @@ def _rate(check: str, pairs: int, failing: int) -> CheckedRate:
 def _pairs(graded: GradedRows) -> dict[tuple[str, str], bool]:
     """The distinct pairs of answer and reference, and whether they were graded right."""
     names = ("extracted_answer", "reference", "verdict")
-    columns = [graded.table[name].to_pylist() for name in names]
+    columns = [graded.rows[name].to_pylist() for name in names]
     return {
         (answer, reference): verdict == "correct"
         for answer, reference, verdict in zip(*columns, strict=True)

@@ -91,14 +91,15 @@ def compared(sets: Iterable[Both]) -> Comparison:
 
 
 def changes_of(stored: Stored, recipe: Recipe) -> list[str]:
-    """`changed_fields` of all steps after sampling, with weights as they are in the recipes."""
+    """What differs in the steps after sampling, with weights as they are in the recipes."""
     found = dict[str, None]()
     for one in {one.kind: one for one in sampled_sets(stored)}.values():
         own, other = (
             [step for step in each.steps if step.name in {x.name for x in one.fit(each)}]
             for each in (stored.read_recipe(), recipe)
         )
-        found |= dict.fromkeys(changed_fields(own, other))
+        code = (f"the code of {step.name}" for step in other if step.name in one.stale)
+        found |= dict.fromkeys((*changed_fields(own, other), *code))
     return list(found)
 
 

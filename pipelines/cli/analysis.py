@@ -10,7 +10,7 @@ import sys
 import webbrowser
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -185,7 +185,7 @@ def explain(
     ],
     row: Annotated[
         str | None,
-        typer.Argument(help="A response_id or prompt_id, or a prefix of one; or 'row 5'."),
+        typer.Argument(metavar="ROW", help="A response_id or prompt_id, or a prefix; or 'row 5'."),
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="All rows, values and lines, whatever their length.")
@@ -201,7 +201,7 @@ def explain(
     its own, what they wrote is shown; what they say about it, with --trust only.
     """
     from ..analysis.comparison import changed_fields
-    from ..analysis.explain import explain_facts, explain_recipe, explain_row
+    from ..analysis.explain import explain_facts, explain_recipe, explain_row, recipe_facts
     from ..console import as_json
     from ..recipe.recipe import RECIPES
     from ..recipe.trust import read_to_show
@@ -215,11 +215,12 @@ def explain(
             stored = open_with_code(path, None, path, trust, needs_code=False)
             recipe = stored.read_recipe(overrides)
         if json:
-            fields = {step.name: step.operator for step in recipe.steps}
-            typer.echo(as_json(fields, pretty=True))
+            typer.echo(as_json(recipe_facts(recipe), pretty=True))
         else:
             typer.echo(explain_recipe(recipe), nl=False)
         return
+    if recipe is None and overrides:
+        raise RejuiceError(f"--{next(iter(overrides))} is of a recipe, not a run", "leave it out")
     other: AnyPath = recipe.head.export_path if recipe and "export_path" in overrides else path
     stored = open_with_code(other, range_of_steps(steps), path, trust, needs_code=False)
     if recipe is not None and changed_fields(stored.read_recipe().steps, recipe.steps):
@@ -388,13 +389,18 @@ def report(
 
     if curves is not None:
         needs("drawing curves", "matplotlib", "matplotlib")
+        from ...trainer.report.curves import draw, grouped
+
+        if curves.suffix not in (".png", ".svg", ".pdf"):
+            raise RejuiceError(f"{curves} has no known format", "end it in .png, .svg or .pdf")
         check_is_free(curves, overwrite=overwrite)
+        groups = grouped(paths)
+    elif against != "step":
+        raise RejuiceError("--against is an option of --curves", "add --curves")
     for path in paths:
         _report(path, range_of_steps(steps), json, allow_empty)
     if curves is not None:
-        from ...trainer.report.curves import draw
-
-        draw(paths, curves, against=against)
+        draw(groups, curves, against=against)
         if not json:
             typer.echo(f"curves: {path_text(curves)}")
 
@@ -411,8 +417,9 @@ def _report(path: AnyPath, steps: range | None, json: bool, allow_empty: bool) -
     stored = None if found is not None else open_run(path, steps)
     found = found if stored is None else stored.report
     if json:
-        typer.echo(as_json(found or (stored and report_facts(stored)), pretty=True))
-        rows = 1 if found is None else found.rows_out  # Nothing is known of those of training.
+        facts: Any = found or (stored and report_facts(stored))
+        typer.echo(as_json(facts, pretty=True))
+        rows = facts["rows_out"] if found is None else found.rows_out
     elif found is not None:
         show_funnel(found, console, path)
         show_sources(path, console)
@@ -424,7 +431,7 @@ def _report(path: AnyPath, steps: range | None, json: bool, allow_empty: bool) -
 
             show(Path(str(stored.path)), stored.title, console)
         rows = show_training(stored, console)
-    if not rows and not allow_empty:
+    if rows == 0 and not allow_empty:
         what, right = f"no row is left in {path}", "change the filters"
         if found is None:  # The funnel above says which steps of the recipe dropped them.
             what, right = f"no row was left to train on in {path}", "change what dropped them"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import atexit
 import io
+import re
 import signal
 import sys
 import traceback
 from copy import copy
+from inspect import getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
@@ -355,6 +357,11 @@ app.command(rich_help_panel=_TRAIN)(simulate)
 export.command("policy")(checkpoint)
 app.add_typer(export, name="export", no_args_is_help=True, rich_help_panel=_SHARE)
 app.add_typer(cache, name="cache", no_args_is_help=True, rich_help_panel=_SHARE)
+
+
+for group in (app, data, export, cache):
+    for info in group.registered_commands:  # A terminal breaks the lines of a paragraph itself.
+        info.help = re.sub(r"(?<!\n)\n(?!\s)", " ", getdoc(info.callback) or "")
 
 
 @app.callback(invoke_without_command=True)

@@ -270,6 +270,8 @@ def check_trusted(folder: Path, code: RecipeCode, trusted: bool) -> None:
     named = ", ".join((*code.named, *code.others))
     if not named or is_trusted(folder, code):
         return
+    if gone := [visible(str(file)) for file in code.files if not file.exists()]:
+        raise RecipeError(f"{gone[0]} is gone", "put it back: the run needs it")
     found = f"{visible(str(folder))} makes code run: {named}"
     if not trusted and not _confirmed(found, [visible(str(file)) for file in code.files]):
         raise RecipeError(found, f"if you made it, or trust whoever did, run {_with_trust()}")

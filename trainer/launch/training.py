@@ -33,7 +33,7 @@ from ...pipelines.recipe.recipe import Recipe, dump
 from .. import metrics
 from ..cpu.fork_server import PYTHON, PreloadServer, is_given
 from ..metrics import BEST, BEST_STEP, Point
-from ..report.curves import draw
+from ..report.curves import draw, grouped
 from ..report.watch import figures, left_out_lines, spell, validation_figures
 from ..run import (
     AHEAD_FOLDER,
@@ -424,7 +424,7 @@ def finish(
         with Console(stderr=True, quiet=quiet).status("writing the policy"):
             # It was made by this very run.
             checkpoints.export(run.folder, policy, variables=variables, trusted=True)
-    draw([run.folder], run.folder / "curves.png")
+    draw(grouped([run.folder]), run.folder / "curves.png")
 
 
 def failure(folder: Path) -> str | None:

@@ -30,29 +30,27 @@ class RunGroup(NamedTuple):
     points: list[list[Point]]  # the logged points of each run
 
 
-def draw(folders: Sequence[Path], path: Path, *, against: Against = "step") -> None:
+def draw(groups: Sequence[RunGroup], path: Path, *, against: Against = "step") -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    groups = grouped(folders)
     panels = _panels(groups)
     columns = min(_COLUMNS, len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(_WIDTH * columns, _HEIGHT * rows), layout="constrained")
     FigureCanvasAgg(figure)
-    for place, panel in enumerate(panels, 1):
-        _draw_panel(figure.add_subplot(rows, columns, place), panel, groups, against)
+    for place, (title, panel) in enumerate(panels.items(), 1):
+        axes = figure.add_subplot(rows, columns, place)
+        axes.set(title=title, ylabel=panel[0].unit, xlabel=_AXES[against])
+        _draw_panel(axes, panel, groups, against)
     if len(groups) > 1:
         pairs = (axes.get_legend_handles_labels() for axes in figure.axes)
         known = {name: handle for pair in pairs for handle, name in zip(*pair, strict=True)}
         figure.legend(known.values(), known.keys(), loc="outside upper center", ncols=3)
     else:
         figure.suptitle(groups[0].name)
-    form = path.suffix.removeprefix(".")
-    if form not in figure.canvas.get_supported_filetypes():
-        raise RejuiceError(f"{path} has no known format", "end it in .png, .svg or .pdf")
     with written(path) as file:
-        figure.savefig(file, dpi=110, format=form)
+        figure.savefig(file, dpi=110, format=path.suffix.removeprefix("."))
 
 
 def grouped(folders: Sequence[Path]) -> list[RunGroup]:
@@ -88,18 +86,24 @@ def band(curves: Sequence[tuple[Array, Array]]) -> tuple[Array, Array, Array, Ar
     return x, values.mean(0), values.min(0), values.max(0)
 
 
-def _panels(groups: Sequence[RunGroup]) -> list[list[Figure]]:
-    """The figures of a report, each with those that are indented below it."""
+def _panels(groups: Sequence[RunGroup]) -> dict[str, list[Figure]]:
+    """The figures of a report by title, each with those below it; of several sets, without."""
     points = [point for runs in groups for run in runs.points for point in run]
-    norm = Figure("gradient norm", lambda p: p.grad_norm)
-    found = list[list[Figure]]()
-    for each in (*validation_figures(points), *figures(points), norm):
+    of_sets = validation_figures(points)
+    sets = [each for each in of_sets if not each.name.startswith(" ")]
+    found = {"validation accuracy": sets if len(sets) > 1 else of_sets}
+    norm = Figure("gradient norm", lambda p: p.grad_norm, unit="before clipping")
+    dropped = Figure("rows dropped", _dropped, unit="share of the rows sampled")
+    for each in {each.name: each for each in (*figures(points), norm, dropped)}.values():
         if each.name.startswith(" "):
-            found[-1].append(each)
+            found.setdefault("reward", []).append(each)
         elif any(each.of(point) is not None for point in points):
-            found = [panel for panel in found if panel[0].name != each.name]
-            found.append([each])
-    return found
+            found[each.name] = [each]
+    return {title: panel for title, panel in found.items() if panel}
+
+
+def _dropped(point: Point) -> float | None:
+    return None if point.dropped is None or not point.sampled else point.dropped / point.sampled
 
 
 def _draw_panel(
@@ -123,7 +127,6 @@ def _draw_panel(
             axes.plot(x, mean, style, color=colour, label=label, marker=marker)
             if len(curves) > 1:
                 axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
-    axes.set(title=panel[0].name, xlabel=_AXES[against])
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 100k tokens.
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.grid(alpha=0.3)

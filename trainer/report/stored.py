@@ -115,7 +115,9 @@ def _set(step_folder: Path, kind: SetKind) -> StoredSet:
         base=lambda _: Frame.of(files.rollouts()),
         ids=lambda _: files.table("rollouts", IDS),
         steps=steps,
-        results=not_on_file(incomplete) if incomplete else lambda _: _run_step(files, recorded),
+        results=not_on_file(incomplete, "leave the step out by --steps, or train it again")
+        if incomplete
+        else lambda _: _run_step(files, recorded),
         incomplete=incomplete,
         final=partial(files.table, "curated"),
         decisions=partial(files.table, "decisions"),

@@ -87,6 +87,7 @@ _SHOWN = re.compile(
 )
 """What is logged while a server is waited for, warnings, and the first failure of each kind."""
 RECENT = 20  # steps from which the remaining time is estimated
+_CORRECT, _GROUPS, _AGENT = "share correct", "share of groups", "per trajectory, mean"
 _MOST_FORMULAS = 0.5  # of the right answers of a step
 
 
@@ -95,6 +96,7 @@ class Figure(NamedTuple):
     of: Callable[[Point], float | None]
     form: str = ".3f"
     interval: Callable[[Point], tuple[float, float] | None] = lambda _: None
+    unit: str = ""
 
     def text(self, point: Point) -> str:
         """Its value at a point, with its interval if it has one; a dash where there is none."""
@@ -110,7 +112,8 @@ def validation_figures(points: Sequence[Point]) -> list[Figure]:
     found = list[Figure]()
     for name in {name: None for point in points for name in point.validations}:
         title = "validation accuracy" if name == ONE_SET else f"validation {name}"
-        found.append(Figure(title, validation(name), interval=partial(Point.interval, name=name)))
+        interval = partial(Point.interval, name=name)
+        found.append(Figure(title, validation(name), interval=interval, unit=_CORRECT))
         kinds = {kind: None for point in points for kind in point.votes(name)}
         found += [Figure(f"  {kind}", validation(name, kind)) for kind in kinds]
     return found
@@ -119,19 +122,19 @@ def validation_figures(points: Sequence[Point]) -> list[Figure]:
 def figures(points: Sequence[Point]) -> list[Figure]:
     names = {name: None for point in points for name in point.components}
     found = [
-        Figure("reward", lambda p: p.reward),
+        Figure("reward", lambda p: p.reward, unit="mean; components before weights"),
         *(Figure(f"  {name}", component(name)) for name in names),
-        Figure("pass rate", lambda p: p.pass_rate),
-        Figure("not worked out", lambda p: p.not_worked_out),
-        Figure("groups without signal", lambda p: p.without_signal),
-        Figure("judgement accuracy", lambda p: p.judged),
-        Figure("judgements without signal", lambda p: p.judged_without_signal),
-        Figure("response tokens", lambda p: p.tokens, ".1f"),
-        Figure("turns", lambda p: p.turns, ".2f"),
-        Figure("tool calls", lambda p: p.tool_calls, ".2f"),
-        Figure("tool errors", lambda p: p.tool_errors),
-        Figure("entropy", lambda p: p.entropy),
-        Figure("KL", lambda p: p.kl, ".2g"),
+        Figure("pass rate", lambda p: p.pass_rate, unit=_CORRECT),
+        Figure("not worked out", lambda p: p.not_worked_out, unit="share of right answers"),
+        Figure("groups without signal", lambda p: p.without_signal, unit=_GROUPS),
+        Figure("judgement accuracy", lambda p: p.judged, unit="share right, balanced"),
+        Figure("judgements without signal", lambda p: p.judged_without_signal, unit=_GROUPS),
+        Figure("response tokens", lambda p: p.tokens, ".1f", unit="tokens, mean"),
+        Figure("turns", lambda p: p.turns, ".2f", unit=_AGENT),
+        Figure("tool calls", lambda p: p.tool_calls, ".2f", unit=_AGENT),
+        Figure("tool errors", lambda p: p.tool_errors, unit="share of tool calls"),
+        Figure("entropy", lambda p: p.entropy, unit="nats, as the loss aggregates"),
+        Figure("KL", lambda p: p.kl, ".2g", unit="nats"),
         Figure("gradient norm", lambda p: p.grad_norm if p.destroyed else None, ".2g"),
         Figure("rows dropped", lambda p: p.dropped, ",d"),
         Figure("judge failures", lambda p: p.judge_failures or None, ",d"),

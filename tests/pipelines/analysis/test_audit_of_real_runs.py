@@ -55,11 +55,11 @@ def test_the_error_rate_of_math_verify_is_covered(small_model, tmp_path):
     """As the first verifier it is wrong on 9 of these: docs/results.md says that they were read."""
     graded = graded_rows(open_stored(small_model))
     again = [each for some in rechecked(graded) for each in some]
-    ours = graded.table["verdict"].to_pylist()
+    ours = graded.rows["verdict"].to_pylist()
     theirs = [each if each in ("correct", "wrong_answer") else own
               for each, own in zip(again, ours, strict=True)]  # fmt: skip
-    at = graded.table.column_names.index("verdict")
-    swapped = graded._replace(table=graded.table.set_column(at, "verdict", [theirs]))
+    at = graded.rows.column_names.index("verdict")
+    swapped = graded._replace(rows=graded.rows.set_column(at, "verdict", [theirs]))
     labels = np.array([each == "correct" for each in ours])
     right_N = np.array([each == "correct" for each in theirs])
     wrong_N = labels != right_N
@@ -81,7 +81,7 @@ def published(shared_data, tmp_path_factory):
     stored = open_stored(export)
     graded = graded_rows(stored)
     labels = np.array(stored.sets[0].final()["published_is_correct"].to_pylist(), bool)
-    assert graded.table.num_rows == len(labels) == 2640
+    assert graded.rows.num_rows == len(labels) == 2640
     return graded, [each for some in rechecked(graded) for each in some], labels
 
 
@@ -110,7 +110,7 @@ def test_planted_errors_are_covered(published, tmp_path):
     graded, recheck_N, labels = published
     draws = np.random.default_rng(3)
     covered = np.zeros(3)
-    at = graded.table.column_names.index("verdict")
+    at = graded.rows.column_names.index("verdict")
     for seed in range(100):
         wrong_N = draws.random(len(labels)) < 1 / 30
         right_N = labels != wrong_N
@@ -118,7 +118,7 @@ def test_planted_errors_are_covered(published, tmp_path):
         # Half of the errors are math-verify's, too.
         alike_N = wrong_N & (draws.random(len(labels)) < 0.5)
         recheck = [verdicts[row] if alike_N[row] else each for row, each in enumerate(recheck_N)]
-        turned = graded._replace(table=graded.table.set_column(at, "verdict", [verdicts]))
+        turned = graded._replace(rows=graded.rows.set_column(at, "verdict", [verdicts]))
         found = labelled(turned, recheck, labels, tmp_path / "audit.jsonl", seed)
         truths = (wrong_N.mean(), wrong_N[right_N].mean(), wrong_N[~right_N].mean())
         rates = (found.errors, found.false_right, found.false_wrong)

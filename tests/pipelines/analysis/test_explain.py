@@ -2,15 +2,18 @@
 
 import shutil
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command import runner
 
 from rejuice.operators import DataError
-from rejuice.pipelines.analysis.explain import explain_recipe
+from rejuice.pipelines.analysis.explain import explain_facts, explain_recipe
 from rejuice.pipelines.analysis.explain import explain_row as explain_stored_row
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.dataset.files import read_checked
 from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.recipe.recipe import load
 from rejuice.pipelines.recipe.trust import code_of, trust
 
@@ -287,9 +290,29 @@ def test_the_histories_of_many_rows_stop_somewhere(recipe_file):
     assert explain_row(load(path), "a", everything=True).count("kept: it is in") == 65
 
 
-def test_what_a_recipe_does(recipe_file, tmp_path):
+def test_a_prompt_that_was_not_chosen_has_facts(ran):
+    """As text and as JSON; the steps that choose are those of no operator here."""
+    stored = open_stored(ran.path)
+    prompts = pa.table({"prompt_id": ["first", "other"]})
+    (one,) = stored.sets
+    chosen = one._replace(
+        recipe=one.recipe.replace(steps=()), name="the prompts before step 3", training_step=3,
+        parts=1, source=lambda _: Frame.of(prompts), ids=lambda _: prompts,
+        final=lambda: prompts.slice(0, 1),
+    )  # fmt: skip
+    stored = stored._replace(sets=(one._replace(choice=lambda: chosen),))
+    end = "not sampled: step 3 took the first 1 prompts"
+    (facts,) = explain_facts(stored, "other")
+    assert (facts["prompt_id"], facts["fate"], facts["set"]) == ("other", end, chosen.name)
+    assert facts["history"] == explain_stored_row(stored, "other").splitlines()
+    with pytest.raises(DataError, match="no row has an id that begins with 'none'"):
+        explain_facts(stored, "none")
+
+
+def test_what_a_recipe_does(recipe_file, tmp_path, monkeypatch):
     path = recipe_file([{"length_filter": {"min": 1}}, "grpo_advantage_mapper"])
-    text = explain_recipe(load(path)).replace(f"{tmp_path}/", "")
+    monkeypatch.chdir(tmp_path)
+    text = explain_recipe(load(path))
     assert text.startswith(
         "data.jsonl -> out/curated.parquet\n"
         "\n"
@@ -347,6 +370,19 @@ def test_a_drop_of_ones_own_operator_has_its_reason(recipe_file, tmp_path):
     engine.run(recipe)
     end = explain_row(recipe, "row 1").splitlines()[-1]
     assert end == "01_odd_filter: dropped, odd (the number is odd)"
+
+
+def test_a_file_of_operators_that_is_gone_is_named(recipe_file, tmp_path, monkeypatch, capsys):
+    """What runs no code does without it; what would is not helped by --trust."""
+    (tmp_path / "odd.py").write_text(OWN_FILTER)
+    rows = [{"a": a} for a in (1, 2, 3)]
+    engine.run(load(recipe_file(["odd_filter"], rows, custom_operator_paths=["odd.py"])))
+    (tmp_path / "odd.py").unlink()
+    rejuice = runner(monkeypatch, capsys, tmp_path)
+    assert rejuice("explain", "out/curated.parquet", "row 1")[0] == 0
+    status, out, err = rejuice("whatif", "out/curated.parquet")
+    assert (status, out) == (2, "")
+    assert err == "rejuice: odd.py is gone; put it back: the run needs it\n"
 
 
 def test_the_recipe_in_the_folder_of_a_run_is_explained_from_anywhere(

@@ -62,7 +62,36 @@ def test_explain(found):
     assert [row["fate"] for row in rows] == ["kept"] * 4
     assert rows[1]["advantage"] == pytest.approx(0.679365, abs=1e-6)
     assert any("math_verify_mapper: kept" in line for line in rows[1]["history"])
-    assert found("explain", "tiny.yaml")["pass_rate_filter"]["max"] == 0.9
+    step = found("explain", "tiny.yaml")["pass_rate_filter"]
+    assert (step["scope"], step["fields"]["max"], step["writes"]) == ("group", 0.9, [])
+    assert (step["reads"], step["optional_reads"]) == (
+        ["prompt_id", "verdict"],
+        {"pass_rate": "verdict"},
+    )
+    assert {"too_easy", "too_hard"} <= step["drops"].keys()
+
+
+def test_fields_do_not_change_what_a_run_has_done(monkeypatch, capsys, folder):
+    rejuice = runner(monkeypatch, capsys, folder)
+    words = ("explain", "curated.parquet", "row 1", "--pass_rate_filter.max", "1.0")
+    status, out, err = rejuice(*words)
+    assert (status, out, "--pass_rate_filter.max" in err) == (2, "", True)
+
+
+@pytest.mark.recommended("pipelines/cli/analysis.py", "--against is an option of --curves")
+@pytest.mark.recommended("pipelines/cli/analysis.py", "add --curves")
+@pytest.mark.parametrize(
+    ("words", "fact"),
+    [
+        (("--against", "tokens"), "add --curves"),
+        (("--curves", "a.txt"), "end it in .png, .svg or .pdf"),
+        (("--curves", "a.png"), "curated.parquet holds no training run"),
+    ],
+)
+def test_curves_are_refused_before_the_report(monkeypatch, capsys, folder, words, fact):
+    pytest.importorskip("matplotlib")
+    status, out, err = runner(monkeypatch, capsys, folder)("report", "curated.parquet", *words)
+    assert (status, out, fact in err) == (2, "", True)
 
 
 def test_preview(found):
@@ -73,7 +102,7 @@ def test_preview(found):
 
 def test_audit(found, folder):
     audit = found("audit", "curated.parquet", "--overwrite")
-    assert audit["verdicts"]["graded"]["table"] == 12
+    assert audit["verdicts"]["graded"]["rows"] == 12
     assert audit["verdicts"]["errors"] is None
     (one,) = [sign for sign in audit["signs"] if sign["name"] == "length pays"]
     assert (one["p"], one["alarm"]) == (None, False)

@@ -30,7 +30,7 @@ def graded(tmp_path_factory):
 
 def rechecked(graded):
     """What math-verify says: it differs on the first row and fails on the last."""
-    recheck_N = graded.table["verdict"].to_pylist()
+    recheck_N = graded.rows["verdict"].to_pylist()
     recheck_N[0], recheck_N[-1] = "wrong_answer", None
     return recheck_N
 
@@ -94,7 +94,7 @@ def test_errors_of_both_kinds(file, graded):
     label(file, lambda line: given.get(line["row"], agrees(line)))
     found = errors_of(file, graded)
     assert (found.labelled, found.unsure) == (11, 1)
-    right = sum(each == "correct" for each in graded.table["verdict"].to_pylist())
+    right = sum(each == "correct" for each in graded.rows["verdict"].to_pylist())
     assert found.false_right.rate == pytest.approx(1 / right)
     assert found.false_wrong.rate == pytest.approx(1 / (12 - right - 1))
     assert found.errors.rate == pytest.approx(2 / 11)

@@ -185,9 +185,9 @@ def test_pairs_that_could_not_be_graded_are_no_trial(monkeypatch):
 
 def test_what_is_another_answer_in_a_box_is_no_trial():
     graded = rows_of([("7", "7"), ("8", "8")])
-    at = graded.table.column_names.index("verdict")
-    other = graded.table.set_column(at, "verdict", [["wrong_answer", "correct"]])
-    found = metamorphic_checks(graded._replace(table=other), MathVerifyMapper(), 0)
+    at = graded.rows.column_names.index("verdict")
+    other = graded.rows.set_column(at, "verdict", [["wrong_answer", "correct"]])
+    found = metamorphic_checks(graded._replace(rows=other), MathVerifyMapper(), 0)
     assert {each.pairs for each in found.rates} == {0, 1}
 
 

@@ -49,6 +49,16 @@ class ZeroMapper(Mapper):
         return {"advantage": pa.array([0.0] * table.num_rows)}
 
 
+class FlatMapper(Mapper):
+    """The same reward for all."""
+
+    def writes(self):
+        return ("reward",)
+
+    def map(self, table):
+        return {"reward": pa.array([0.5] * table.num_rows)}
+
+
 SUM = RewardSumMapper(weights={"accuracy": 1.0}, on_missing="drop_row")
 IGNORING = RewardSumMapper(weights={"accuracy": 0.0}, on_missing="drop_row")
 STEPS = (LetterMapper(), SUM, GrpoAdvantageMapper())
@@ -112,7 +122,7 @@ def line(groups, steps=STEPS, references=("7",), ends=("stop",), in_parts=False)
         (["c", "w"], STEPS, "one response, which is compared with nothing: sample n: 2"),
         (["tt", "tt"], STEPS, "fewer than two responses have a reward"),
         (["ct", "wt"], STEPS, "fewer than two responses have a reward"),
-        (["cw", "cw"], (LetterMapper(), IGNORING, GrpoAdvantageMapper()), "differ.* grpo_advantage_mapper .*its weights"),
+        (["cw", "cw"], (LetterMapper(), IGNORING, GrpoAdvantageMapper()), "differ.* grpo_advantage_mapper .*the weights"),
         (["cw"], (*STEPS[:2], ZeroMapper()), "differ, but zero_mapper"),
         # Without an advantage, rewards decide; without rewards, verdicts.
         (["ww", "w"], STEPS[:2], "no response is correct"),
@@ -163,6 +173,14 @@ def test_responses_that_were_cut_off_have_no_answer():
         ["nnn"], ends=["context_full", "context_full", "stop"]
     )
     assert "max_tokens" not in line(["nnn"], ends=["length", "stop"])
+
+
+def test_without_a_verifier_there_are_no_verdicts_to_count():
+    found = line(["ww"], (LetterMapper(), *STEPS[1:]), ends=["length"])
+    assert "(wrong_answer 2)" in found
+    operator = ColumnRangeFilter(column="reward", min=0)
+    found = line(["ww"], (FlatMapper(), operator, GrpoAdvantageMapper()), ends=["length"])
+    assert found == "2 of 2 responses ended by length: max_tokens may be too small."
 
 
 PROCESS = [

@@ -9,8 +9,8 @@ import pytest
 from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 from typer.testing import CliRunner
 
-from rejuice.operators import DataError, Mapper
-from rejuice.pipelines.analysis.preview import preview, show_preview
+from rejuice.operators import ColumnRangeFilter, DataError, Mapper
+from rejuice.pipelines.analysis.preview import preview, show_preview, trained
 from rejuice.pipelines.analysis.replay import SetSamples
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.cli.main import app
@@ -69,6 +69,18 @@ def test_rows_that_a_step_adds_are_no_responses(tmp_path):
     assert (found.without_signal, found.refill[0]) == (0, 1.5)
 
 
+def test_only_kept_rows_count(tiny):
+    (one,) = open_stored(tiny.path).sets
+    operators = [step.operator for step in one.steps]
+    operators.append(ColumnRangeFilter(column="advantage", min=0.0))
+    found = preview(SetSamples.of(one), number_steps(operators))
+    assert found.figures.kept == 3
+    mean, largest, smallest = found.advantages["GRPO"]
+    assert mean == pytest.approx(found.figures.advantage)
+    assert found.advantages["without std"] == pytest.approx((1.9 / 3, 0.9, 0.4))
+    assert 0 < smallest < mean < largest
+
+
 class RankAdvantageMapper(Mapper):
     """Another advantage than a distance of rewards."""
 
@@ -95,9 +107,9 @@ def test_an_advantage_of_ones_own_has_no_parts_by_component(tiny):
 
 
 def test_a_recipe_without_advantages_is_refused(tiny, tmp_path):
-    (one,) = open_stored(tiny.path).sets
+    other = tiny.replace(steps=tiny.steps[:-1])
     with pytest.raises(DataError, match="no step writes the advantage; add grpo_advantage_mapper"):
-        preview(SetSamples.of(one), one.steps[:-1])
+        trained(open_stored(tiny.path), other)
 
 
 def test_the_command(tiny):

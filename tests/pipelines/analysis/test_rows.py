@@ -10,6 +10,7 @@ from tiny_run import PROCESS, ROWS, run_tiny
 
 from rejuice.operators import Change
 from rejuice.operators.columns import component
+from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper
 from rejuice.pipelines.analysis.figures import group_figures, headline
 from rejuice.pipelines.analysis.rows import KEPT, row_table, stored_rows
@@ -214,6 +215,15 @@ def test_without_commits_there_are_the_rows_that_are_left(tmp_path):
     names = ["response_id", "verdict", "reward_format", "advantage", "contribution_accuracy"]
     of_kept = kept.filter(pa.compute.equal(kept["fate"], KEPT))
     assert rows.table.select(names).to_pylist() == of_kept.select(names).to_pylist()
+
+
+@pytest.mark.parametrize("by_turns", [False, True])
+def test_what_a_step_wrote_last_is_the_advantage(by_turns):
+    turns = pa.array([[7.0, 9.0], None], pa.list_(pa.float64()))
+    table = pa.table({"prompt_id": ["a", "a"], "reward": [0.0, 1.0], "turn_advantage": turns})
+    steps = () if by_turns else (GrpoAdvantageMapper(normalise="none"),)
+    expected = [8.0, None] if by_turns else [-0.5, 0.5]
+    assert _rows(steps, table)["advantage"].to_pylist() == expected
 
 
 def _rows(operators, table):

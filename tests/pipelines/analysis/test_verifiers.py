@@ -33,7 +33,7 @@ def test_rows_that_were_dropped_later_are_audited_too(tmp_path):
     graded = graded_in(tmp_path)
     assert (graded.verifier, graded.ungraded) == ("math_verify_mapper", 0)
     assert graded.by_math_verify_mapper == MathVerifyMapper()
-    rows = graded.table.to_pylist()
+    rows = graded.rows.to_pylist()
     assert [row["row"] for row in rows] == list(range(12))
     assert [row["response"] for row in rows] == [text for row in ROWS for text in row["responses"]]
     assert [row["verdict"] for row in rows[:4]] == ["correct"] * 2 + ["wrong_answer"] * 2
@@ -58,10 +58,10 @@ def test_agreement_counts_each_disagreement(tmp_path):
 def test_a_response_without_an_answer_is_a_stratum(tmp_path):
     run_tiny(tmp_path)
     graded = graded_in(tmp_path)
-    silent = graded.table["verdict"].to_pylist()
+    silent = graded.rows["verdict"].to_pylist()
     silent[3] = "no_answer"
-    at = graded.table.column_names.index("verdict")
-    graded = graded._replace(table=graded.table.set_column(at, "verdict", [silent]))
+    at = graded.rows.column_names.index("verdict")
+    graded = graded._replace(rows=graded.rows.set_column(at, "verdict", [silent]))
     assert no_answer(graded).sum() == 1
     found = agreement(graded, recheck(graded))
     assert (found.both, found.undecided) == (11, 0)
@@ -77,7 +77,7 @@ def test_where_steps_are_not_on_file_the_rows_that_are_left_are_audited(tmp_path
     run_tiny(tmp_path)
     shutil.rmtree(tmp_path / ".rejuice")
     graded = graded_in(tmp_path)
-    assert graded.table.num_rows == 8
+    assert graded.rows.num_rows == 8
     assert graded.verifier == "math_verify_mapper"
 
 
@@ -106,7 +106,7 @@ def test_verifiers_of_different_rows_are_all_named(tmp_path):
         "math_verify_mapper (level is easy) and math_verify_mapper_2 (level is hard or harder)"
     )
     assert [each.timeout for each in graded.operators] == [4.0, 5.0]
-    assert graded.table.num_rows == 12
+    assert graded.rows.num_rows == 12
 
 
 def test_what_a_later_verifier_writes_in_all_rows_is_not_of_those_before(tmp_path):
@@ -124,10 +124,10 @@ def test_shipped_recipes(name, tmp_path, monkeypatch):
     paths = {"export_path": "out/curated.parquet", "np": "1"}
     run(load(recipe_path(name), {**OVERRIDES[name], **paths}), chunk_rows=40)
     graded = graded_rows(open_stored(tmp_path / "out" / "curated.parquet"))
-    assert graded.table["response"].null_count == 0
-    slugs = Counter(graded.table["verdict"].to_pylist())
+    assert graded.rows["response"].null_count == 0
+    slugs = Counter(graded.rows["verdict"].to_pylist())
     assert set(slugs) <= {"correct", "wrong_answer", "no_answer"}
-    keys = list(zip(*(graded.table[k].to_pylist() for k in ("set", "row")), strict=True))
+    keys = list(zip(*(graded.rows[k].to_pylist() for k in ("set", "row")), strict=True))
     assert len(set(keys)) == len(keys) > 0
     ran = CliRunner().invoke(app, ["audit", "out/curated.parquet", "--sample", "100"])
     assert ran.exit_code == 0, ran.output

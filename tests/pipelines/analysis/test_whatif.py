@@ -22,7 +22,14 @@ from rejuice.operators import DataError, FormatRewardMapper
 from rejuice.pipelines.analysis.comparison import KINDS, UNKNOWN, changed_fields, compare
 from rejuice.pipelines.analysis.replay import SetSamples
 from rejuice.pipelines.analysis.stored import open_stored
-from rejuice.pipelines.analysis.whatif import compared, left_out, show_each, whatif, whatif_each
+from rejuice.pipelines.analysis.whatif import (
+    changes_of,
+    compared,
+    left_out,
+    show_each,
+    whatif,
+    whatif_each,
+)
 from rejuice.pipelines.cli.main import app
 from rejuice.pipelines.console import Console
 from rejuice.pipelines.engine import plan
@@ -383,7 +390,9 @@ def test_a_step_whose_code_has_changed_since_is_computed_again(tiny, monkeypatch
     assert one.stale == frozenset()
     code = plan.code_version
     monkeypatch.setattr(
-        plan, "code_version", lambda kind: f"{code(kind)} {kind.name() == 'format_reward_mapper'}"
+        plan,
+        "code_version",
+        lambda kind: code(kind) + " edited" * (kind.name() == "format_reward_mapper"),
     )
     monkeypatch.setattr(FormatRewardMapper, "map", lambda self, table: {
         "reward_format": pa.array([0.5] * table.num_rows),
@@ -391,6 +400,8 @@ def test_a_step_whose_code_has_changed_since_is_computed_again(tiny, monkeypatch
     })  # fmt: skip
     (one,) = open_stored(tiny.path).sets
     assert "format_reward_mapper" in one.stale
+    changes = changes_of(open_stored(tiny.path), load(tiny.path))
+    assert changes == ["the code of format_reward_mapper"]
     before, after = whatif(one, load(tiny.path))
     assert set(after.table["reward_format"].to_pylist()) == {0.5}
     assert before.table["reward_format"].to_pylist()[:2] == [0.1, -0.1]

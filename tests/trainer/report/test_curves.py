@@ -56,7 +56,7 @@ def test_runs_that_differ_in_their_seeds_are_one_curve(tmp_path):
 
 
 def test_a_picture_of_one_run(tmp_path):
-    draw([write_run(tmp_path / "one", steps(0.1, 0.2))], tmp_path / "new" / "one.png")
+    draw(grouped([write_run(tmp_path / "one", steps(0.1, 0.2))]), tmp_path / "new" / "one.png")
     assert (tmp_path / "new" / "one.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -67,11 +67,12 @@ def test_what_is_written_on_it(tmp_path):
 
     other = write_run(tmp_path / "other", steps(0.1), project_name="other")
     with mpl.rc_context({"svg.fonttype": "none"}):
-        draw([one, two, other], tmp_path / "x.svg", against="tokens")
+        draw(grouped([one, two, other]), tmp_path / "x.svg", against="tokens")
     text = (tmp_path / "x.svg").read_text()
     for word in (
         "try (one), mean and range of 2 seeds", "other (other)", "validation accuracy", "pass rate", "reward",
         "accuracy", "format", "rows dropped", "entropy", "response tokens", "KL", "gradient norm", "tokens generated",
+        "share correct", "share of the rows sampled", "nats", "tokens, mean", "before clipping",
     ):  # fmt: skip
         assert f">{word}<" in text, word
 
@@ -81,7 +82,7 @@ def words_of(path, *folders):
     import matplotlib as mpl
 
     with mpl.rc_context({"svg.fonttype": "none"}):
-        draw(folders, path)
+        draw(grouped(folders), path)
     return re.findall(r">([^<>\n]+)</text>", path.read_text())
 
 
@@ -117,21 +118,21 @@ def test_each_validation_set_is_a_curve(tmp_path):
 
     lines = [line(0, **logged(0, 0.1, 0.2)), line(1, 0.1), line(2, 0.2, **logged(2, 0.3, 0.4))]
     words = words_of(tmp_path / "x.svg", write_run(tmp_path / "run", lines))
-    assert {"validation gsm8k", "validation aime"} <= {*words}
+    assert {"validation accuracy", "validation gsm8k", "validation aime"} <= {*words}
+    assert "pass@16" not in words
+    assert words.count("share correct") == 2, "of all sets, and of training"
     one = [line(0, **{"rejuice/validation/gsm8k/mean@1": 0.1}), *lines[1:2]]
     assert "validation aime" not in words_of(tmp_path / "y.svg", write_run(tmp_path / "one", one))
 
 
 def test_errors(tmp_path):
     empty = write_run(tmp_path / "empty", [line(0, validation=0.1)])
-    run = write_run(tmp_path / "run", steps(0.1))
-    for folders, path, message in (
-        ([tmp_path / "none"], "x.png", f"{tmp_path}/none holds no training run; give the --output of one"),
-        ([empty], "x.png", f"{empty} has trained no step; wait for the first one"),
-        ([run], "x.txt", f"{tmp_path}/x.txt has no known format; end it in .png"),
+    for folders, message in (
+        ([tmp_path / "none"], f"{tmp_path}/none holds no training run; give the --output of one"),
+        ([empty], f"{empty} has trained no step; wait for the first one"),
     ):  # fmt: skip
         with pytest.raises(RejuiceError) as error:
-            draw(folders, tmp_path / path)
+            grouped(folders)
         assert str(error.value).startswith(message)
 
 
@@ -142,7 +143,7 @@ def test_curves_of_agents_have_their_turns(tmp_path):
     import matplotlib as mpl
 
     with mpl.rc_context({"svg.fonttype": "none"}):
-        draw([run], tmp_path / "x.svg")
+        draw(grouped([run]), tmp_path / "x.svg")
     text = (tmp_path / "x.svg").read_text()
     for word in ("turns", "tool calls", "tool errors"):
         assert f">{word}<" in text, word

@@ -1,5 +1,6 @@
 """`rejuice report` and `explain` of training runs and steps."""
 
+import json
 import re
 import shlex
 
@@ -108,6 +109,8 @@ def test_a_run_of_which_nothing_was_left_to_train_on_is_an_error(tmp_path, rollo
     ])  # fmt: skip
     status, out, err = rejuice("report", run)
     assert (status, "0 of 12 answers left" in out) == (1, True)
+    as_json = rejuice("report", run, "--json")
+    assert (as_json[0], json.loads(as_json[1])["rows_out"]) == (1, 0)
     # The recipe has a step that computes advantages: no row reached it.
     groups = "groups 3: 0 all right, 0 mixed, 0 all wrong, 3 not graded; no row has an advantage"
     assert groups in lines_of(out)
@@ -133,6 +136,8 @@ def test_a_run_that_keeps_no_rollouts_has_its_metrics(training_run, rejuice):
     status, out, err = rejuice("report", training_run)
     assert (status, err) == (0, "")
     assert lines_of(out)[-1] == "try has no step on file"
+    status, out, _ = rejuice("report", training_run, "--json")
+    assert (status, json.loads(out)["rows_out"]) == (0, None)
     recipe = training_run / "recipe.yaml"
     recipe.write_text(recipe.read_text().replace("train:\n", "train:\n  keep_rollouts: false\n"))
     _, out, _ = rejuice("report", training_run)
@@ -227,14 +232,23 @@ def test_of_a_prompt_each_response_has_a_line(training_run, rollouts, rejuice):
     assert whole.count("06_pass_rate_filter: kept") == 4
 
 
+@pytest.mark.recommended("trainer/report/stored.py", "leave the step out by --steps")
 def test_a_row_of_a_step_without_values_is_not_explained(training_run, rollouts, rejuice):
     step = training_run / "steps" / "000001"
     (step / "values.parquet").unlink()
     status, _, err = rejuice("explain", step, rollouts["response_id"][1].as_py())
     assert (status, err) == (
         2,
-        "rejuice: step 1 has no values.parquet; run it again to see what each step did\n",
+        "rejuice: step 1 has no values.parquet; leave the step out by --steps, or train it again to "
+        "see what each step did\n",
     )
+    assert rejuice("explain", step.parents[1], "row 1", "--steps", "2:3")[0] == 0
+
+
+def test_a_row_by_its_number_is_of_the_last_step(training_run, rejuice):
+    (training_run / "steps" / "000001" / "rollouts.parquet").write_bytes(b"damaged")
+    status, out, err = rejuice("explain", training_run, "row 2")
+    assert (status, err, "rollouts of step 3, row 2" in out) == (0, "", True)
 
 
 @pytest.mark.slow
