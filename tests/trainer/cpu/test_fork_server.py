@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import psutil
 import pytest
@@ -158,6 +159,7 @@ def test_the_server_ends_with_its_last_fork_and_its_forks_with_it():
 
 LEFT = """
 import sys
+import time
 from rejuice.trainer.cpu.fork_server import load_libraries
 load_libraries()
 before = set(sys.modules)
