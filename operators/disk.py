@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import stat
 from pathlib import Path
@@ -72,3 +73,9 @@ def sync(path: Path) -> None:
 def temporary_path(path: Path) -> Path:
     """A name beside `path` that nobody else uses, nor another machine that shares the folder."""
     return path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+
+
+def left_by_killed(path: Path) -> list[Path]:
+    """The files of `temporary_path`, of processes that were killed while they wrote them."""
+    name = re.compile(rf"[.]{re.escape(path.name)}[.]\d+[.][0-9a-f]{{8}}")
+    return [each for each in path.parent.glob(f".{path.name}.*") if name.fullmatch(each.name)]

@@ -39,7 +39,7 @@ from .cache import use_cache
 from .conditional_step import matching
 from .dataset_step import run_dataset_step, write_digest
 from .export import check_may_write, write_parts
-from .finished_export import Hold, finished_report, placed, recipe_mark, sign, sole_writer
+from .finished_export import Hold, finished_report, placed, sole_writer
 from .frame import NO_GROUP_STARTS, GroupStarts
 from .plan import Plan, check_chunk_rows, default_chunk_rows, kept_folder, save
 from .progress import Progress
@@ -266,7 +266,7 @@ class Run:
     def write_export(self, hold: Hold) -> Report:
         """Apply the commits of every chunk, and write the export, the decisions and the report."""
         plan = self.plan
-        with placed(hold, recipe_mark(self.recipe)) as place:
+        with placed(plan, hold) as place:
             log = write_parts(plan, place, self.workers, self.progress)
             lines = [
                 log.step(step.name).report(
@@ -278,7 +278,6 @@ class Run:
             hold.check()
             write_file(place.folder / "recipe.yaml", dump(self.recipe.absolute()))
             report.write(place.folder)
-        sign(plan, hold)
         return report
 
     # A resumable step that may find all of its results, from an earlier run or in a cache of its
