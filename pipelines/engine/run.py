@@ -45,7 +45,7 @@ from .plan import Plan, check_chunk_rows, default_chunk_rows, kept_folder, save
 from .progress import Progress
 from .report import Report
 from .resumable_step import run_resumable
-from .retry_missing import computed_again, count_failed, retry_dropped, step_to_retry
+from .retry_missing import computed_again, count_failed, step_to_retry, steps_that_dropped
 from .steps import identity_lines, prefix_errors_with_step, run_step
 from .trial import check_prompts, unmatched_warnings
 from .workers import LocalWorkers, Workers
@@ -198,10 +198,14 @@ class Run:
     def retry(self) -> None:
         """Have what failed in an earlier run computed again, as far as the options say so."""
         plan, step = self.plan, self.retry_missing
+        dropped = steps_that_dropped(plan) if self.retry_dropped else []
+        failed = 0
         if step:
-            is_resumable = isinstance(step.operator, ResumableOperator)
             with prefix_errors_with_step(step, self.recipe):
                 failed = count_failed(plan, step)
+        self.has_retried = True  # A damage that is found from here on must not count it twice.
+        if step:
+            is_resumable = isinstance(step.operator, ResumableOperator)
             if failed or (is_resumable and not plan.is_done(step)):
                 self.check_step(step)
                 plan.count_retry(step, "missing")
@@ -209,10 +213,9 @@ class Run:
                 self.warn(f"{step.name} has no result that failed: nothing is retried")
             if not is_resumable:  # Else it counts them as it finds them.
                 self.retried[step.name] = failed
-        if self.retry_dropped:
-            retry_dropped(plan)
+        for each in dropped:
+            plan.count_retry(each, "dropped")
         self.plan = Plan.of(self.recipe, plan.source, self.cache)
-        self.has_retried = True
 
     def run_stage(self, steps: Sequence[Step]) -> None:
         last = steps[-1]
@@ -314,8 +317,7 @@ class Run:
         if step.name not in self.forgotten:
             self.forgotten.add(step.name)
             for later in self.plan.steps[step.number :]:
-                for path in self.plan.folder(later).glob("*.arrow"):
-                    remove_file(path)
+                self.plan.remove_commits(later, "*.arrow")
 
     def check_step(self, step: Step) -> None:
         """Check what a step needs, such as whether its server is up, unless it was checked."""
@@ -368,8 +370,7 @@ def _run_chunk(plan: Plan, steps: Sequence[Step], needs_digest: bool, chunk: int
         try:
             result = plan.load(step, chunk)
         except FileNotFoundError:
-            with prefix_errors_with_step(step, plan.recipe):
-                again = computed_again(plan, step, frame, chunk)
+            again = computed_again(plan, step, frame, chunk)
             result = again or run_step(step, frame, recipe=plan.recipe, first_row=first_row)
             try:
                 # Another run was faster. A server may have given it something else: go on with it.
@@ -378,8 +379,7 @@ def _run_chunk(plan: Plan, steps: Sequence[Step], needs_digest: bool, chunk: int
                 save(plan.path(step, chunk), result)
                 if step.operator.asks_server:  # It may have given something else before.
                     for later in steps[steps.index(step) + 1 :]:
-                        for path in plan.folder(later).glob(f"*{chunk:06d}*"):
-                            path.unlink(missing_ok=True)
+                        plan.remove_commits(later, f"*{chunk:06d}*")
         frame = frame.after(result.change)
         if makers and step is makers[-1]:
             groups = GroupStarts.of(frame, first_row)
