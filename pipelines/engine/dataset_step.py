@@ -8,7 +8,8 @@
 Rows that must be decided together, see `Operator.shard`, are in one shard. There are as many shards
 as it takes for one to fit into some memory; a small dataset is one. Shards are independent of each
 other, so they may be decided one after another, which is what keeps memory bounded, or side by
-side. A killed run resumes at the shards that are missing.
+side. Of a digest only the rows of the shard are kept while the next ones are read. A killed run
+resumes at the shards that are missing.
 
     exact_deduplicator-52c0…/digest-000003.arrow            chunk 3
     exact_deduplicator-52c0…/decided-0001-of-0004.arrow     the second of four shards
@@ -17,9 +18,10 @@ side. A killed run resumes at the shards that are missing.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -71,38 +73,49 @@ def write_digest(plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
     write_checked(path, table.replace_schema_metadata({_SECONDS: seconds}))
 
 
-def read_digests(plan: Plan, step: Step) -> list[pa.Table]:
-    """The digests of all chunks; many at a time from a store, where most is waiting."""
+def read_digests(plan: Plan, step: Step) -> Iterator[pa.Table]:
+    """Yield the digests of all chunks, of which few are in memory at a time."""
     paths = [_digest_path(plan, step, chunk) for chunk in range(len(plan.source.rows))]
     with ThreadPoolExecutor(_REQUESTS) as pool:
-        return list(pool.map(read_checked, paths))
+        for at in range(0, len(paths), _REQUESTS):
+            yield from pool.map(read_checked, paths[at : at + _REQUESTS])
+
+
+class DigestSize(NamedTuple):
+    rows: int
+    bytes: int
+    seconds: float  # how long it took to make
+
+    @classmethod
+    def of(cls, table: pa.Table) -> DigestSize:
+        return cls(table.num_rows, table.nbytes, float(table.schema.metadata[_SECONDS]))
 
 
 def run_dataset_step(plan: Plan, step: Step, workers: Workers, progress: Progress) -> None:
     try:
-        digests = read_digests(plan, step)
-        count = count_shards(plan, step, digests, progress)
+        sizes = [DigestSize.of(table) for table in read_digests(plan, step)]
+        count = count_shards(plan, step, sizes, progress)
         if count == 1:
-            decisions = [_decide(plan, step, digests)]
+            decisions = [_decide(plan, step)]
         else:
             with progress.task(step.name, count) as task:
                 work = partial(decide_shard, plan, step, count)
                 for _ in workers.map([step], work, count):
                     task(1)
             decisions = [load(_decision_path(plan, step, count, n)) for n in range(count)]
-        commit_decisions(plan, step, digests, decisions)
+        commit_decisions(plan, step, sizes, decisions)
     except FileNotFoundError:
         # Another run on this cache may have been faster, and have cleared its digests away.
         if not plan.is_done(step):
             raise
 
 
-def count_shards(plan: Plan, step: Step, digests: Sequence[pa.Table], progress: Progress) -> int:
+def count_shards(plan: Plan, step: Step, sizes: Sequence[DigestSize], progress: Progress) -> int:
     """In how many shards a step is decided; where it must be one, it tells of much memory."""
-    rows = sum(table.num_rows for table in digests)
-    size: int = sum(table.nbytes for table in digests) + rows * _WORKING_BYTES
+    rows = sum(each.rows for each in sizes)
+    size = sum(each.bytes for each in sizes) + rows * _WORKING_BYTES
     with prefix_errors_with_step(step, plan.recipe), attribute_operator_errors(step.operator):
-        if shard_values(step.operator, digests[0]) is not None:
+        if shard_values(step.operator, read_checked(_digest_path(plan, step, 0))) is not None:
             return max(1, -(-size // SHARD_BYTES))
     if size > _MUCH_BYTES:
         progress.tell(
@@ -113,8 +126,11 @@ def count_shards(plan: Plan, step: Step, digests: Sequence[pa.Table], progress: 
 
 
 def _shards_of(step: Step, table: pa.Table, count: int) -> Array:
-    values_N = shard_values(step.operator, table) if count > 1 else None
-    return np.zeros(table.num_rows, int) if values_N is None else mix(values_N) % np.uint64(count)
+    """The shard of each row of a digest, int32[N]."""
+    values_N = shard_values(step.operator, table)
+    if values_N is None:
+        return np.zeros(table.num_rows, np.int32)
+    return (mix(values_N) % np.uint64(count)).astype(np.int32)
 
 
 def _decision_path(plan: Plan, step: Step, count: int, number: int) -> AnyPath:
@@ -125,40 +141,39 @@ def decide_shard(plan: Plan, step: Step, count: int, number: int) -> None:
     """Decide one of so many shards and keep the decision, unless it is there."""
     path = _decision_path(plan, step, count, number)
     if not path.exists():
-        save(path, _decide(plan, step, read_digests(plan, step), count, number))
+        save(path, _decide(plan, step, count, number))
 
 
-def _decide(
-    plan: Plan, step: Step, tables: list[pa.Table], count: int = 1, number: int = 0
-) -> StepResult:
-    start = time.perf_counter()
+def _decide(plan: Plan, step: Step, count: int = 1, number: int = 0) -> StepResult:
+    start, tables = time.perf_counter(), read_digests(plan, step)
     with prefix_errors_with_step(step, plan.recipe):
         if count > 1:
-            of_shard = [pa.array(_shards_of(step, table, count) == number) for table in tables]
-            tables = [t.filter(mask) for t, mask in zip(tables, of_shard, strict=True)]
-        change = decide(step.operator, tables)
+            tables = (t.filter(pa.array(_shards_of(step, t, count) == number)) for t in tables)
+        own = list(tables)
+        change = decide(step.operator, own)
         if count > 1:
             check_shard(step.operator, change)
-    rows = sum(table.num_rows for table in tables)
+    rows = sum(table.num_rows for table in own)
     return StepResult(change, rows, time.perf_counter() - start)
 
 
 def commit_decisions(
-    plan: Plan, step: Step, digests: Sequence[pa.Table], decisions: Sequence[StepResult]
+    plan: Plan, step: Step, sizes: Sequence[DigestSize], decisions: Sequence[StepResult]
 ) -> None:
     """Commit each chunk's part of the decisions about all shards, and clear the files away."""
     count = len(decisions)
-    sizes = [np.bincount(_shards_of(step, table, count), minlength=count) for table in digests]
-    starts = np.cumsum([np.zeros(count, int), *sizes], axis=0)
+    shards = [np.zeros(each.rows, np.int32) for each in sizes]
+    if count > 1:
+        shards = [_shards_of(step, table, count) for table in read_digests(plan, step)]
+    counts = [np.bincount(shard_N, minlength=count) for shard_N in shards]
+    starts = np.cumsum([np.zeros(count, int), *counts], axis=0)
     parts = [split(each.change, starts[:, n].tolist()) for n, each in enumerate(decisions)]
-    seconds = sum(float(table.schema.metadata[_SECONDS]) for table in digests)
-    seconds += sum(each.seconds for each in decisions)
-    for chunk, changes in enumerate(zip(*parts, strict=True)):
+    seconds = sum(each.seconds for each in sizes) + sum(each.seconds for each in decisions)
+    for chunk, (changes, shard_N) in enumerate(zip(zip(*parts, strict=True), shards, strict=True)):
         change = changes[0]
         if count > 1:
-            shard_N = _shards_of(step, digests[chunk], count)
             change = interleave(changes, [np.flatnonzero(shard_N == n) for n in range(count)])
-        result = StepResult(change, digests[chunk].num_rows, seconds if chunk == 0 else 0.0)
+        result = StepResult(change, len(shard_N), seconds if chunk == 0 else 0.0)
         if step.operator.where is not None:  # Else nothing of the chunk is read again.
             frame, taken = plan.frame_before(chunk, step), result.seconds
             result = whole_result(step, frame, change, seconds=taken, recipe=plan.recipe)

@@ -2,6 +2,7 @@
 
 import io
 import random
+import weakref
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,9 +13,11 @@ from rich.console import Console
 
 from rejuice.operators import OperatorError
 from rejuice.pipelines.dataset import files
+from rejuice.pipelines.dataset.files import read_checked
 from rejuice.pipelines.engine import dataset_step
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.dataset_step import (
+    DigestSize,
     commit_decisions,
     count_shards,
     decide_shard,
@@ -120,7 +123,8 @@ def commits(plan, count=1):
     for number in random.Random(0).sample(range(count), count):
         decide_shard(plan, step, count, number)
     decided = sorted(plan.folder(step).glob("decided-*"))
-    commit_decisions(plan, step, read_digests(plan, step), list(map(load_commit, decided)))
+    sizes = list(map(DigestSize.of, read_digests(plan, step)))
+    commit_decisions(plan, step, sizes, list(map(load_commit, decided)))
     paths = [plan.path(step, chunk) for chunk in range(len(plan.source.rows))]
     assert sorted(paths[0].parent.iterdir()) == paths  # Digests and decisions are cleared away.
     return [path.read_bytes() for path in paths], [
@@ -167,10 +171,30 @@ def test_a_shard_has_about_as_many_rows_as_fit(opened, monkeypatch):
         monkeypatch.setattr(dataset_step, "SHARD_BYTES", most)
         plan = opened({"exact_deduplicator": {"within": "all"}}, rows, chunk_rows=200)
         write_digests(plan)
-        digests = read_digests(plan, plan.steps[0])
-        assert count_shards(plan, plan.steps[0], digests, Progress(quiet=True)) == count
+        sizes = list(map(DigestSize.of, read_digests(plan, plan.steps[0])))
+        assert count_shards(plan, plan.steps[0], sizes, Progress(quiet=True)) == count
         for path in plan.folder(plan.steps[0]).iterdir():
             path.unlink()
+
+
+def test_few_digests_are_in_memory_at_a_time(opened, monkeypatch):
+    rows = [{"prompt_id": f"p{i}", "response": f"text {i % 7}"} for i in range(40)]
+    plan = opened({"counted_mapper": {}}, rows, chunk_rows=2)
+    write_digests(plan)
+    alive, most = set(), []
+
+    def read(path):
+        table = read_checked(path)
+        alive.add(path)
+        weakref.finalize(table, alive.discard, path)
+        most.append(len(alive))
+        return table
+
+    monkeypatch.setattr(dataset_step, "read_checked", read)
+    monkeypatch.setattr(dataset_step, "_REQUESTS", 2)
+    commits(plan, 3)
+    assert len(most) > 3 * len(plan.source.rows)
+    assert max(most) <= 4
 
 
 @pytest.mark.slow
@@ -187,7 +211,7 @@ def test_a_run_in_shards_by_two_workers_is_a_run_in_one(
     monkeypatch.setattr(
         dataset_step,
         "_decide",
-        lambda plan, *of: (decided.append(of[2:] or (1, 0)), original(plan, *of))[1],
+        lambda plan, *of: (decided.append(of[1:] or (1, 0)), original(plan, *of))[1],
     )
     for workers in ("1", "2"):
         recipe = load(recipe.path, {"np": workers})
@@ -208,11 +232,11 @@ def test_a_run_that_was_stopped_decides_the_missing_shards_only(recipe_file, rol
     monkeypatch.setattr(dataset_step, "SHARD_BYTES", 2_000)
     decided, original = [], dataset_step._decide
 
-    def stop_at_the_third(plan, step, digests, *shard):
+    def stop_at_the_third(plan, step, *shard):
         decided.append(shard)
         if len(decided) == 3:
             raise KeyboardInterrupt
-        return original(plan, step, digests, *shard)
+        return original(plan, step, *shard)
 
     monkeypatch.setattr(dataset_step, "_decide", stop_at_the_third)
     with pytest.raises(KeyboardInterrupt):
