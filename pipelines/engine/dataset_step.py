@@ -18,10 +18,10 @@ resumes at the shards that are missing.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -81,48 +81,58 @@ def read_digests(plan: Plan, step: Step) -> Iterator[pa.Table]:
             yield from pool.map(read_checked, paths[at : at + _REQUESTS])
 
 
-class DigestSize(NamedTuple):
-    rows: int
-    bytes: int
-    seconds: float  # how long it took to make
-
-    @classmethod
-    def of(cls, table: pa.Table) -> DigestSize:
-        return cls(table.num_rows, table.nbytes, float(table.schema.metadata[_SECONDS]))
-
-
 def run_dataset_step(plan: Plan, step: Step, workers: Workers, progress: Progress) -> None:
     try:
-        sizes = [DigestSize.of(table) for table in read_digests(plan, step)]
-        count = count_shards(plan, step, sizes, progress)
+        digests = Digests.read(plan, step, progress)
+        count = digests.shards
         if count == 1:
-            decisions = [_decide(plan, step)]
+            decisions = [_decide(plan, step, digests.tables)]
         else:
             with progress.task(step.name, count) as task:
                 work = partial(decide_shard, plan, step, count)
                 for _ in workers.map([step], work, count):
                     task(1)
             decisions = [load(_decision_path(plan, step, count, n)) for n in range(count)]
-        commit_decisions(plan, step, sizes, decisions)
+        commit_decisions(plan, step, digests, decisions)
     except FileNotFoundError:
         # Another run on this cache may have been faster, and have cleared its digests away.
         if not plan.is_done(step):
             raise
 
 
-def count_shards(plan: Plan, step: Step, sizes: Sequence[DigestSize], progress: Progress) -> int:
-    """In how many shards a step is decided; where it must be one, it tells of much memory."""
-    rows = sum(each.rows for each in sizes)
-    size = sum(each.bytes for each in sizes) + rows * _WORKING_BYTES
-    with prefix_errors_with_step(step, plan.recipe), attribute_operator_errors(step.operator):
-        if shard_values(step.operator, read_checked(_digest_path(plan, step, 0))) is not None:
-            return max(1, -(-size // SHARD_BYTES))
-    if size > _MUCH_BYTES:
-        progress.tell(
-            f"step {step.number} {step.name} decides about all {rows:,} rows together: it needs at "
-            f"least {size / 2**30:.1f} GiB of memory"
-        )
-    return 1
+@dataclass
+class Digests:
+    """What is known of the digests of all chunks."""
+
+    rows: list[int] = field(default_factory=list)  # of each
+    seconds: float = 0.0  # how long they took to make
+    shards: int = 1  # in how many a step is decided
+    tables: list[pa.Table] = field(default_factory=list)  # all of them, where it is one shard
+
+    @classmethod
+    def read(cls, plan: Plan, step: Step, progress: Progress) -> Digests:
+        """Read all of them; where they must be one shard, it tells of much memory."""
+        found, size, has_shards = cls(), 0, False
+        for table in read_digests(plan, step):
+            if not found.rows:
+                with (
+                    prefix_errors_with_step(step, plan.recipe),
+                    attribute_operator_errors(step.operator),
+                ):
+                    has_shards = shard_values(step.operator, table) is not None
+            found.rows.append(table.num_rows)
+            found.seconds += float(table.schema.metadata[_SECONDS])
+            found.tables.append(table)
+            size += table.nbytes + table.num_rows * _WORKING_BYTES
+            if has_shards and size > SHARD_BYTES:
+                found.shards = -(-size // SHARD_BYTES)
+                found.tables.clear()  # They are read again, for each shard.
+        if found.shards == 1 and size > _MUCH_BYTES:
+            progress.tell(
+                f"step {step.number} {step.name} decides about all {sum(found.rows):,} rows "
+                f"together: it needs at least {size / 2**30:.1f} GiB of memory"
+            )
+        return found
 
 
 def _shards_of(step: Step, table: pa.Table, count: int) -> Array:
@@ -141,11 +151,13 @@ def decide_shard(plan: Plan, step: Step, count: int, number: int) -> None:
     """Decide one of so many shards and keep the decision, unless it is there."""
     path = _decision_path(plan, step, count, number)
     if not path.exists():
-        save(path, _decide(plan, step, count, number))
+        save(path, _decide(plan, step, read_digests(plan, step), count, number))
 
 
-def _decide(plan: Plan, step: Step, count: int = 1, number: int = 0) -> StepResult:
-    start, tables = time.perf_counter(), read_digests(plan, step)
+def _decide(
+    plan: Plan, step: Step, tables: Iterable[pa.Table], count: int = 1, number: int = 0
+) -> StepResult:
+    start = time.perf_counter()
     with prefix_errors_with_step(step, plan.recipe):
         if count > 1:
             tables = (t.filter(pa.array(_shards_of(step, t, count) == number)) for t in tables)
@@ -158,17 +170,17 @@ def _decide(plan: Plan, step: Step, count: int = 1, number: int = 0) -> StepResu
 
 
 def commit_decisions(
-    plan: Plan, step: Step, sizes: Sequence[DigestSize], decisions: Sequence[StepResult]
+    plan: Plan, step: Step, digests: Digests, decisions: Sequence[StepResult]
 ) -> None:
     """Commit each chunk's part of the decisions about all shards, and clear the files away."""
     count = len(decisions)
-    shards = [np.zeros(each.rows, np.int32) for each in sizes]
+    shards = [np.zeros(rows, np.int32) for rows in digests.rows]
     if count > 1:
         shards = [_shards_of(step, table, count) for table in read_digests(plan, step)]
     counts = [np.bincount(shard_N, minlength=count) for shard_N in shards]
     starts = np.cumsum([np.zeros(count, int), *counts], axis=0)
     parts = [split(each.change, starts[:, n].tolist()) for n, each in enumerate(decisions)]
-    seconds = sum(each.seconds for each in sizes) + sum(each.seconds for each in decisions)
+    seconds = digests.seconds + sum(each.seconds for each in decisions)
     for chunk, (changes, shard_N) in enumerate(zip(zip(*parts, strict=True), shards, strict=True)):
         change = changes[0]
         if count > 1:

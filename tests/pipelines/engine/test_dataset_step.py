@@ -17,11 +17,9 @@ from rejuice.pipelines.dataset.files import read_checked
 from rejuice.pipelines.engine import dataset_step
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.dataset_step import (
-    DigestSize,
+    Digests,
     commit_decisions,
-    count_shards,
     decide_shard,
-    read_digests,
     write_digest,
 )
 from rejuice.pipelines.engine.plan import Plan
@@ -123,8 +121,8 @@ def commits(plan, count=1):
     for number in random.Random(0).sample(range(count), count):
         decide_shard(plan, step, count, number)
     decided = sorted(plan.folder(step).glob("decided-*"))
-    sizes = list(map(DigestSize.of, read_digests(plan, step)))
-    commit_decisions(plan, step, sizes, list(map(load_commit, decided)))
+    digests = Digests.read(plan, step, Progress(quiet=True))
+    commit_decisions(plan, step, digests, list(map(load_commit, decided)))
     paths = [plan.path(step, chunk) for chunk in range(len(plan.source.rows))]
     assert sorted(paths[0].parent.iterdir()) == paths  # Digests and decisions are cleared away.
     return [path.read_bytes() for path in paths], [
@@ -171,8 +169,8 @@ def test_a_shard_has_about_as_many_rows_as_fit(opened, monkeypatch):
         monkeypatch.setattr(dataset_step, "SHARD_BYTES", most)
         plan = opened({"exact_deduplicator": {"within": "all"}}, rows, chunk_rows=200)
         write_digests(plan)
-        sizes = list(map(DigestSize.of, read_digests(plan, plan.steps[0])))
-        assert count_shards(plan, plan.steps[0], sizes, Progress(quiet=True)) == count
+        digests = Digests.read(plan, plan.steps[0], Progress(quiet=True))
+        assert (digests.shards, len(digests.tables)) == (count, 3 if count == 1 else 0)
         for path in plan.folder(plan.steps[0]).iterdir():
             path.unlink()
 
@@ -192,6 +190,7 @@ def test_few_digests_are_in_memory_at_a_time(opened, monkeypatch):
 
     monkeypatch.setattr(dataset_step, "read_checked", read)
     monkeypatch.setattr(dataset_step, "_REQUESTS", 2)
+    monkeypatch.setattr(dataset_step, "SHARD_BYTES", 99)
     commits(plan, 3)
     assert len(most) > 3 * len(plan.source.rows)
     assert max(most) <= 4
@@ -211,7 +210,7 @@ def test_a_run_in_shards_by_two_workers_is_a_run_in_one(
     monkeypatch.setattr(
         dataset_step,
         "_decide",
-        lambda plan, *of: (decided.append(of[1:] or (1, 0)), original(plan, *of))[1],
+        lambda plan, *of: (decided.append(of[2:] or (1, 0)), original(plan, *of))[1],
     )
     for workers in ("1", "2"):
         recipe = load(recipe.path, {"np": workers})
@@ -232,11 +231,11 @@ def test_a_run_that_was_stopped_decides_the_missing_shards_only(recipe_file, rol
     monkeypatch.setattr(dataset_step, "SHARD_BYTES", 2_000)
     decided, original = [], dataset_step._decide
 
-    def stop_at_the_third(plan, step, *shard):
+    def stop_at_the_third(plan, step, digests, *shard):
         decided.append(shard)
         if len(decided) == 3:
             raise KeyboardInterrupt
-        return original(plan, step, *shard)
+        return original(plan, step, digests, *shard)
 
     monkeypatch.setattr(dataset_step, "_decide", stop_at_the_third)
     with pytest.raises(KeyboardInterrupt):
