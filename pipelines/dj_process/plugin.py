@@ -28,6 +28,7 @@ from loguru import logger
 from pydantic_core import to_jsonable_python
 
 from ...operators import (
+    Change,
     Groups,
     Operator,
     RejuiceError,
@@ -41,7 +42,7 @@ from ...operators.cache_key import cache_key_json, code_version
 from ...operators.config import field_docs
 from ...operators.operator import COMMON_FIELDS, on_definition
 from ...operators.registry import conflicts
-from ..data_juicer.tables import plain, rows_of
+from ..data_juicer.tables import plain, stored_rows
 from ..dataset.parquet import cuts
 from ..dataset.write import filled
 from ..engine.conditional_step import unmatched_lines
@@ -57,6 +58,7 @@ from ..engine.steps import (
     prefix_errors_with_step,
     run_step,
 )
+from ..recipe.columns import check_replaced
 from ..recipe.steps import Step
 from .patches import change_data_juicer, change_runs
 from .step_in_run import StepInRun, current_run, stop
@@ -166,6 +168,7 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
     entry = getattr(self, "_op_cfg", None)
     step_in_run = StepInRun(self.operator, entry, current_run())
     try:
+        _check_replaced(self, step_in_run, dataset)
         if is_ray_mode():
             from .on_ray import run
         else:
@@ -187,6 +190,15 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
         if isinstance(step_in_run.step.operator, ResumableOperator):
             step_in_run.step.operator.close()
     return out
+
+
+def _check_replaced(op: Any, first: StepInRun, dataset: Any) -> None:
+    """Check it where Data-Juicer makes no preflight, as it knows no columns, or was told to."""
+    if first.run is None or not first.is_first or getattr(op, "columns_are_checked", False):
+        return
+    columns = dataset.columns() if is_ray_mode() else dataset.column_names
+    steps = [StepInRun(operator, entry, first.run).step for operator, entry in op.run_with]
+    check_replaced(steps, columns or (), first.dataset, first.where)
 
 
 def _signature(kind: type[Operator]) -> inspect.Signature:
@@ -250,12 +262,19 @@ def run_on_default(step: Step, dataset: Any) -> tuple[Any, AuditLog]:
 
 def pieces(dataset: Any, size: int) -> list[Piece]:
     """The rows of a Hugging Face dataset, in pieces of about `size` rows and of whole groups."""
-    table = rows_of(dataset)
-    starts = np.arange(table.num_rows)
+    table, known = stored_rows(dataset)
+    rows = np.arange(table.num_rows) if known is None else known
+    starts, made = np.arange(len(rows)), list[Piece]()
     if "prompt_id" in table.column_names:
-        starts = Groups.of_column(table["prompt_id"]).starts_G
-    edges = pairwise([0, *cuts(starts, size), table.num_rows])
-    return [Piece(Frame.of(plain(table.slice(at, end - at))), at) for at, end in edges]
+        starts = Groups.of_column(table["prompt_id"].take(pa.array(rows))).starts_G
+    for start, end in pairwise([0, *cuts(starts, size), len(rows)]):
+        part = rows[start:end]
+        low, high = (int(part[0]), int(part[-1]) + 1) if len(part) else (0, 0)
+        frame = Frame.of(plain(table.slice(low, high - low)))
+        if len(part) < high - low:  # Its rows keep their numbers.
+            frame = frame.after(Change(parents=part - low))
+        made.append(Piece(frame, low))
+    return made
 
 
 def _runs(step: Step, made: Sequence[Piece]) -> Iterator[RunStep]:
