@@ -193,7 +193,7 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
 
 
 def _check_replaced(op: Any, first: StepInRun, dataset: Any) -> None:
-    """Check it where Data-Juicer makes no preflight, as it knows no columns, or was told to."""
+    """Check it where Data-Juicer makes no preflight, as it knows no columns or its settings say so."""
     if first.run is None or not first.is_first or getattr(op, "columns_are_checked", False):
         return
     columns = dataset.columns() if is_ray_mode() else dataset.column_names
