@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import secrets
 import stat
 from pathlib import Path
@@ -77,5 +76,4 @@ def temporary_path(path: Path) -> Path:
 
 def left_by_killed(path: Path) -> list[Path]:
     """The files of `temporary_path`, of processes that were killed while they wrote them."""
-    name = re.compile(rf"[.]{re.escape(path.name)}[.]\d+[.][0-9a-f]{{8}}")
-    return [each for each in path.parent.glob(f".{path.name}.*") if name.fullmatch(each.name)]
+    return list(path.parent.glob(f".{path.name}.[0-9]*.{'[0-9a-f]' * 8}"))

@@ -239,23 +239,22 @@ def nested(table: pa.Table) -> Any:
     return NestedDataset(Dataset(InMemoryTable(table), fingerprint=uuid4().hex))
 
 
-def stored_rows(dataset: Any) -> tuple[pa.Table, NDArray[np.int64] | None]:
-    """The table that a Hugging Face dataset is stored in, and its rows of it, ascending; None: all.
-
-    What was filtered out is still in the table, and `dataset[:]` copies row by row.
-    """
+def stored_rows(dataset: Any) -> tuple[pa.Table, NDArray[np.int64]]:
+    """The table that a Hugging Face dataset is stored in, and its rows of that table, ascending."""
     # private: datasets==5.2.0, tests/pipelines/dj_process/test_plugin.py::test_rows_that_were_filtered_before_stay_away
     if dataset._indices is not None:
+        # What was filtered out is still in the table, and `dataset[:]` copies row by row.
         rows = dataset._indices.table.column(0).to_numpy().astype(np.int64)
         if (np.diff(rows) > 0).all():
             return dataset.data.table.replace_schema_metadata(None), rows
         dataset = dataset.flatten_indices()
-    return dataset.data.table.replace_schema_metadata(None), None
+    table = dataset.data.table.replace_schema_metadata(None)
+    return table, np.arange(table.num_rows)
 
 
 def rows_of(dataset: Any) -> pa.Table:
     table, rows = stored_rows(dataset)
-    if rows is None:
+    if len(rows) == table.num_rows:
         return table
     mask = np.zeros(table.num_rows, bool)
     mask[rows] = True

@@ -395,11 +395,6 @@ def is_folder(export_path: AnyPath) -> bool:
     return not export_path.suffix
 
 
-def export_name(export: AnyPath) -> str:
-    """The name of an export in its run folder on disk, until both are in place."""
-    return f"export{export.suffix}"
-
-
 def check_finished(export: AnyPath) -> None:
     """Check that no run was stopped while it put an export in place."""
     if unfinished_made_by(export) is None:

@@ -130,6 +130,7 @@ def register(kind: type[Operator]) -> type[Any]:
         # The third executor partitions rows without regard to groups.
         "_supported_exec_modes": ("default", "ray"),
         "operator_class": kind,
+        "unchecked": (),  # of a run whose columns are not checked, its steps with their entries
         "__doc__": kind.__doc__,
         **class_source(kind),
     }
@@ -168,7 +169,11 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
     entry = getattr(self, "_op_cfg", None)
     step_in_run = StepInRun(self.operator, entry, current_run())
     try:
-        _check_replaced(self, step_in_run, dataset)
+        if step_in_run.is_first and step_in_run.run and self.unchecked:
+            # Data-Juicer made no preflight: it knows no columns, or is set not to.
+            columns = dataset.columns() if is_ray_mode() else dataset.column_names
+            steps = [StepInRun(op, of, step_in_run.run).step for op, of in self.unchecked]
+            check_replaced(steps, columns or (), step_in_run.dataset, step_in_run.where)
         if is_ray_mode():
             from .on_ray import run
         else:
@@ -190,15 +195,6 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
         if isinstance(step_in_run.step.operator, ResumableOperator):
             step_in_run.step.operator.close()
     return out
-
-
-def _check_replaced(op: Any, first: StepInRun, dataset: Any) -> None:
-    """Check it where Data-Juicer makes no preflight, as it knows no columns or its settings say so."""
-    if first.run is None or not first.is_first or getattr(op, "columns_are_checked", False):
-        return
-    columns = dataset.columns() if is_ray_mode() else dataset.column_names
-    steps = [StepInRun(operator, entry, first.run).step for operator, entry in op.run_with]
-    check_replaced(steps, columns or (), first.dataset, first.where)
 
 
 def _signature(kind: type[Operator]) -> inspect.Signature:
@@ -262,8 +258,7 @@ def run_on_default(step: Step, dataset: Any) -> tuple[Any, AuditLog]:
 
 def pieces(dataset: Any, size: int) -> list[Piece]:
     """The rows of a Hugging Face dataset, in pieces of about `size` rows and of whole groups."""
-    table, known = stored_rows(dataset)
-    rows = np.arange(table.num_rows) if known is None else known
+    table, rows = stored_rows(dataset)
     starts, made = np.arange(len(rows)), list[Piece]()
     if "prompt_id" in table.column_names:
         starts = Groups.of_column(table["prompt_id"].take(pa.array(rows))).starts_G

@@ -8,8 +8,7 @@
 Rows that must be decided together, see `Operator.shard`, are in one shard. There are as many shards
 as it takes for one to fit into some memory; a small dataset is one. Shards are independent of each
 other, so they may be decided one after another, which is what keeps memory bounded, or side by
-side. Of a digest only the rows of the shard are kept while the next ones are read. A killed run
-resumes at the shards that are missing.
+side. A killed run resumes at the shards that are missing.
 
     exact_deduplicator-52c0…/digest-000003.arrow            chunk 3
     exact_deduplicator-52c0…/decided-0001-of-0004.arrow     the second of four shards
@@ -20,7 +19,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -83,10 +81,12 @@ def read_digests(plan: Plan, step: Step) -> Iterator[pa.Table]:
 
 def run_dataset_step(plan: Plan, step: Step, workers: Workers, progress: Progress) -> None:
     try:
-        digests = Digests.read(plan, step, progress)
-        count = digests.shards
+        digests: Iterable[pa.Table] = read_digests(plan, step)
+        count = count_shards(plan, step)
         if count == 1:
-            decisions = [_decide(plan, step, digests.tables)]
+            digests = list(digests)
+            _tell_of_memory(step, digests, progress)
+            decisions = [_decide(plan, step, digests)]
         else:
             with progress.task(step.name, count) as task:
                 work = partial(decide_shard, plan, step, count)
@@ -100,47 +100,34 @@ def run_dataset_step(plan: Plan, step: Step, workers: Workers, progress: Progres
             raise
 
 
-@dataclass
-class Digests:
-    """What is known of the digests of all chunks."""
+def count_shards(plan: Plan, step: Step) -> int:
+    """In how many shards a step is decided, by the sizes of the files of its digests."""
+    paths = [_digest_path(plan, step, chunk) for chunk in range(len(plan.source.rows))]
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        size = sum(pool.map(lambda path: path.stat().st_size, paths))
+    size += sum(plan.source.rows) * _WORKING_BYTES
+    if size <= SHARD_BYTES:
+        return 1
+    with prefix_errors_with_step(step, plan.recipe), attribute_operator_errors(step.operator):
+        has_shards = shard_values(step.operator, read_checked(paths[0])) is not None
+    return -(-size // SHARD_BYTES) if has_shards else 1
 
-    rows: list[int] = field(default_factory=list)  # of each
-    seconds: float = 0.0  # how long they took to make
-    shards: int = 1  # in how many a step is decided
-    tables: list[pa.Table] = field(default_factory=list)  # all of them, where it is one shard
 
-    @classmethod
-    def read(cls, plan: Plan, step: Step, progress: Progress) -> Digests:
-        """Read all of them; where they must be one shard, it tells of much memory."""
-        found, size, has_shards = cls(), 0, False
-        for table in read_digests(plan, step):
-            if not found.rows:
-                with (
-                    prefix_errors_with_step(step, plan.recipe),
-                    attribute_operator_errors(step.operator),
-                ):
-                    has_shards = shard_values(step.operator, table) is not None
-            found.rows.append(table.num_rows)
-            found.seconds += float(table.schema.metadata[_SECONDS])
-            found.tables.append(table)
-            size += table.nbytes + table.num_rows * _WORKING_BYTES
-            if has_shards and size > SHARD_BYTES:
-                found.shards = -(-size // SHARD_BYTES)
-                found.tables.clear()  # They are read again, for each shard.
-        if found.shards == 1 and size > _MUCH_BYTES:
-            progress.tell(
-                f"step {step.number} {step.name} decides about all {sum(found.rows):,} rows "
-                f"together: it needs at least {size / 2**30:.1f} GiB of memory"
-            )
-        return found
+def _tell_of_memory(step: Step, digests: Sequence[pa.Table], progress: Progress) -> None:
+    rows = sum(table.num_rows for table in digests)
+    size = sum(table.nbytes for table in digests) + rows * _WORKING_BYTES
+    if size > _MUCH_BYTES:
+        progress.tell(
+            f"step {step.number} {step.name} decides about all {rows:,} rows together: it needs at "
+            f"least {size / 2**30:.1f} GiB of memory"
+        )
 
 
 def _shards_of(step: Step, table: pa.Table, count: int) -> Array:
     """The shard of each row of a digest, int32[N]."""
-    values_N = shard_values(step.operator, table)
-    if values_N is None:
-        return np.zeros(table.num_rows, np.int32)
-    return (mix(values_N) % np.uint64(count)).astype(np.int32)
+    values_N = shard_values(step.operator, table) if count > 1 else None
+    shard_N = np.zeros(table.num_rows) if values_N is None else mix(values_N) % np.uint64(count)
+    return shard_N.astype(np.int32)
 
 
 def _decision_path(plan: Plan, step: Step, count: int, number: int) -> AnyPath:
@@ -170,17 +157,16 @@ def _decide(
 
 
 def commit_decisions(
-    plan: Plan, step: Step, digests: Digests, decisions: Sequence[StepResult]
+    plan: Plan, step: Step, digests: Iterable[pa.Table], decisions: Sequence[StepResult]
 ) -> None:
     """Commit each chunk's part of the decisions about all shards, and clear the files away."""
-    count = len(decisions)
-    shards = [np.zeros(rows, np.int32) for rows in digests.rows]
-    if count > 1:
-        shards = [_shards_of(step, table, count) for table in read_digests(plan, step)]
+    count, shards, seconds = len(decisions), list[Array](), sum(d.seconds for d in decisions)
+    for table in digests:
+        shards.append(_shards_of(step, table, count))
+        seconds += float(table.schema.metadata[_SECONDS])
     counts = [np.bincount(shard_N, minlength=count) for shard_N in shards]
     starts = np.cumsum([np.zeros(count, int), *counts], axis=0)
     parts = [split(each.change, starts[:, n].tolist()) for n, each in enumerate(decisions)]
-    seconds = digests.seconds + sum(each.seconds for each in decisions)
     for chunk, (changes, shard_N) in enumerate(zip(zip(*parts, strict=True), shards, strict=True)):
         change = changes[0]
         if count > 1:

@@ -29,7 +29,6 @@ from ..dataset.files import (
     PART,
     PARTS_LIST,
     check_is_no_folder,
-    export_name,
     is_folder,
     is_part,
     made_by_file,
@@ -94,9 +93,7 @@ def sole_writer(export_path: AnyPath) -> Iterator[Hold]:
 # files of two runs may be there, a marker names the recipe that the export is of. Files are put in
 # place one by one, and of the others only those go that a run has written.
 
-
-_ABOUT = ("recipe.yaml", "report.json")
-"""The files of a run folder that describe the run."""
+_ABOUT = ("recipe.yaml", "report.json")  # of a run folder
 
 
 class RunPlace(NamedTuple):
@@ -115,7 +112,7 @@ def placed(plan: Plan, hold: Hold) -> Iterator[RunPlace]:
         made = marker.parent / "made"
         remove_folder(made)  # What a killed run may have left.
         try:
-            yield RunPlace(made, made / export_name(export), hold)
+            yield RunPlace(made / folder.name, made / export.name, hold)
         except BaseException:
             remove_folder(made)
             with suppress(OSError):  # The marker stays of a run that was killed as it was placed.
@@ -137,18 +134,14 @@ def placed(plan: Plan, hold: Hold) -> Iterator[RunPlace]:
 
 
 def _put_in_place(made: Path, export: Path) -> None:
-    """Move the files of a complete run where they belong, the rows last."""
-    rows, final = made / export_name(export), Path(str(run_folder(export)))
+    """Move the files of a complete run where they belong, the rows last, and then their list."""
+    final = Path(str(run_folder(export)))
     (final / MANIFEST).unlink(missing_ok=True)
     if is_folder(export):
         (export / PARTS_LIST).unlink(missing_ok=True)
-    files = [path for path in made.rglob("*") if path.is_file()]
-    about = [path for path in files if path != rows and rows not in path.parents]
-    moves = {path: final / path.relative_to(made) for path in about}
-    if is_folder(export):
-        moves |= {part: export / part.name for part in sorted(rows.iterdir(), reverse=True)}
-    else:
-        moves[rows] = export
+    about, files = made / final.name, [path for path in made.rglob("*") if path.is_file()]
+    files.sort(key=lambda path: (about not in path.parents, path.name == PARTS_LIST))
+    moves = {path: export.parent / path.relative_to(made) for path in files}
     torn = [old for name in (MANIFEST, *_ABOUT) for old in left_by_killed(final / name)]
     stale = {*decision_files(final), *_parts(export), *torn}.difference(moves.values())
     for path, place in moves.items():
@@ -271,7 +264,7 @@ def sign(plan: Plan, hold: Hold) -> None:
     """Write the manifest of a run all of whose other files are in place."""
     export, folder = plan.recipe.head.export_path, run_folder(plan.recipe.head.export_path)
     rows = [*parts_of(export), export / PARTS_LIST] if is_folder(export) else [export]
-    about = [folder / name for name in _ABOUT]
+    about = (folder / name for name in _ABOUT)
     files = _states(export.parent, (*rows, *about, *decision_files(folder)))
     hold.check()
     write_manifest(folder, manifest_of(plan, files))

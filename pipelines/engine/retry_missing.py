@@ -49,22 +49,15 @@ def step_to_retry(recipe: Recipe, wanted: str | int) -> Step:
     return step
 
 
-def steps_that_dropped(plan: Plan) -> list[Step]:
-    """The resumable steps that have dropped rows, which another attempt may keep."""
-    steps = [step for step in plan.steps if isinstance(step.operator, ResumableOperator)]
-    return [
-        step
-        for step in steps
-        if any(
-            plan.load(step, chunk).change.reasons is not None
-            for chunk in plan.committed_chunks(step)
-        )
-    ]
+def has_dropped(plan: Plan, step: Step) -> bool:
+    """Whether a resumable step has dropped rows, which another attempt may keep."""
+    changes = (plan.load(step, chunk).change for chunk in plan.committed_chunks(step))
+    is_resumable = isinstance(step.operator, ResumableOperator)
+    return is_resumable and any(change.reasons is not None for change in changes)
 
 
 def count_failed(plan: Plan, step: Step) -> int:
-    """Rows that failed in the chunks that a step has finished, or had before a retry that was
-    stopped."""
+    """Rows that failed in the chunks that a step has finished, or had before it was retried."""
     return sum(_failed_in(plan, step, chunk) for chunk in range(len(plan.source.rows)))
 
 

@@ -45,7 +45,7 @@ from .plan import Plan, check_chunk_rows, default_chunk_rows, kept_folder, save
 from .progress import Progress
 from .report import Report
 from .resumable_step import run_resumable
-from .retry_missing import computed_again, count_failed, step_to_retry, steps_that_dropped
+from .retry_missing import computed_again, count_failed, has_dropped, step_to_retry
 from .steps import identity_lines, prefix_errors_with_step, run_step
 from .trial import check_prompts, unmatched_warnings
 from .workers import LocalWorkers, Workers
@@ -198,14 +198,11 @@ class Run:
     def retry(self) -> None:
         """Have what failed in an earlier run computed again, as far as the options say so."""
         plan, step = self.plan, self.retry_missing
-        dropped = steps_that_dropped(plan) if self.retry_dropped else []
-        failed = 0
-        if step:
-            with prefix_errors_with_step(step, self.recipe):
-                failed = count_failed(plan, step)
-        self.has_retried = True  # A damage that is found from here on must not count it twice.
+        dropped = [s for s in plan.steps if self.retry_dropped and has_dropped(plan, s)]
         if step:
             is_resumable = isinstance(step.operator, ResumableOperator)
+            with prefix_errors_with_step(step, self.recipe):
+                failed = count_failed(plan, step)
             if failed or (is_resumable and not plan.is_done(step)):
                 self.check_step(step)
                 plan.count_retry(step, "missing")
@@ -215,6 +212,7 @@ class Run:
                 self.retried[step.name] = failed
         for each in dropped:
             plan.count_retry(each, "dropped")
+        self.has_retried = True  # A damage that is found next must not count them twice.
         self.plan = Plan.of(self.recipe, plan.source, self.cache)
 
     def run_stage(self, steps: Sequence[Step]) -> None:
