@@ -219,7 +219,7 @@ def test_a_group_in_two_files_is_refused_before_anything_is_sampled(folder, suff
     assert str(raised.value) == (
         f"a{suffix}, b{suffix}: row 2 of a{suffix} and row 3 of b{suffix} have the same prompt but "
         "are not next to each other; keep one of them by the first step `exact_deduplicator: "
-        "{column: question, within: all}`"
+        "{column: question, within: all}`, or sort the dataset by prompt, see docs/recipes.md"
     )
 
 
