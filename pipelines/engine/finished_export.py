@@ -264,8 +264,7 @@ def sign(plan: Plan, hold: Hold) -> None:
     """Write the manifest of a run all of whose other files are in place."""
     export, folder = plan.recipe.head.export_path, run_folder(plan.recipe.head.export_path)
     rows = [*parts_of(export), export / PARTS_LIST] if is_folder(export) else [export]
-    about = (folder / name for name in _ABOUT)
-    files = _states(export.parent, (*rows, *about, *decision_files(folder)))
+    files = _states(export.parent, [*rows, *(folder / x for x in _ABOUT), *decision_files(folder)])
     hold.check()
     write_manifest(folder, manifest_of(plan, files))
 
