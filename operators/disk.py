@@ -72,3 +72,8 @@ def sync(path: Path) -> None:
 def temporary_path(path: Path) -> Path:
     """A name beside `path` that nobody else uses, nor another machine that shares the folder."""
     return path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+
+
+def left_by_killed(path: Path) -> list[Path]:
+    """The files of `temporary_path`, of processes that were killed while they wrote them."""
+    return list(path.parent.glob(f".{path.name}.[0-9]*.{'[0-9a-f]' * 8}"))

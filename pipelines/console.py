@@ -101,7 +101,9 @@ def plain(value: Any) -> Any:
         return value.num_rows
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
-    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    return str(value).encode("utf-8", "backslashreplace").decode()  # A path may be no UTF-8.
 
 
 def path_text(path: object) -> str:

@@ -8,14 +8,19 @@ import sys
 from contextlib import suppress
 
 _STOPPED = 130
+_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
 
 
 def main() -> None:
     """Run the command, as `main` of `main.py` does."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     gc.set_threshold(100_000)  # Imports make many objects, which all stay.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # It is closed: the next file would take its number.
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (it stays open)
     # Else pydantic reads the metadata of all installed distributions to look for its plugins.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    is_own = _PLUGINS not in os.environ
+    os.environ.setdefault(_PLUGINS, "__all__")
     status = list[int]()
     # Registered first, it runs last. The interpreter would still take apart all that was imported;
     # and where Ctrl-C came while a text was executed, as dataclasses do, end itself by SIGINT.
@@ -23,6 +28,8 @@ def main() -> None:
     try:
         from .main import main as run_command
 
+        if is_own:  # Processes that the command starts may have some.
+            del os.environ[_PLUGINS]
         run_command()
     except KeyboardInterrupt:
         status.append(_STOPPED)

@@ -340,6 +340,7 @@ def preview(
         run = run_on_some(recipe, overrides, prompts, Progress(Console(stderr=True)))
     stored, wanted = open_with_recipe(recipe, run, overrides, None, trust)
     console, facts = Console(), list[dict[str, object]]()
+    empty = list[EmptyResultError]()
     for one in trained(stored, wanted):
         found = previewed(SetSamples.of(one), one.fit(wanted))
         title = path_text(stored.path)
@@ -348,10 +349,9 @@ def preview(
         if not json:
             show_preview(title, found, console, sampled=sampled)
         if not found.figures.kept and not allow_empty:
-            raise EmptyResultError(
-                f"no row is left of {found.figures.rows:,} responses",
-                "change the filters, or accept it with --allow_empty",
-            )
+            what = f"no row is left of {found.figures.rows:,} responses"
+            right = "change the filters, or accept it with --allow_empty"
+            empty.append(EmptyResultError(what, right))
     following = None
     if stored.kind == "training run" and wanted.head.train is not None:
         from ...trainer.report.next_step import next_step_of, show_next_step
@@ -362,6 +362,8 @@ def preview(
             following = {**step._asdict(), "taken": step.taken.to_pylist()}
     if json:
         typer.echo(as_json({"sets": facts, "next_step": following}, pretty=True))
+    for error in empty:
+        raise error
 
 
 def report(
@@ -384,7 +386,7 @@ def report(
     debug: Debug = False,
 ) -> None:
     """Print the funnel of a finished run and why rewards are missing; metrics of training, too."""
-    from ..console import path_text
+    from ..console import as_json, path_text
     from ..dataset.files import check_is_free
 
     if curves is not None:
@@ -397,28 +399,33 @@ def report(
         groups = grouped(paths)
     elif against != "step":
         raise RejuiceError("--against is an option of --curves", "add --curves")
-    for path in paths:
-        _report(path, range_of_steps(steps), json, allow_empty)
+    found = [_report(path, range_of_steps(steps), json) for path in paths]
+    if json:
+        facts = [each for each, _ in found]
+        typer.echo(as_json(facts if len(facts) > 1 else facts[0], pretty=True))
     if curves is not None:
         draw(groups, curves, against=against)
         if not json:
             typer.echo(f"curves: {path_text(curves)}")
+    for _, error in found:
+        if error is not None and not allow_empty:
+            raise error
 
 
-def _report(path: AnyPath, steps: range | None, json: bool, allow_empty: bool) -> None:
+def _report(path: AnyPath, steps: range | None, json: bool) -> tuple[Any, EmptyResultError | None]:
+    """Show a run; or, for JSON, give its facts. The error is for one of which no row is left."""
     from ..analysis.funnel import report_facts, show_funnel, show_sources, show_training
-    from ..console import Console, as_json
+    from ..console import Console
     from ..dataset.files import run_folder
     from ..engine.report import Report
 
-    console, found = Console(), None
+    console, found, facts = Console(), None, None
     if (run_folder(path) / "report.json").is_file():  # Whatever else of the run may be gone.
         found = Report.read(path)
     stored = None if found is not None else open_run(path, steps)
     found = found if stored is None else stored.report
     if json:
-        facts: Any = found or (stored and report_facts(stored))
-        typer.echo(as_json(facts, pretty=True))
+        facts = found or (stored and report_facts(stored))
         rows = facts["rows_out"] if found is None else found.rows_out
     elif found is not None:
         show_funnel(found, console, path)
@@ -431,11 +438,12 @@ def _report(path: AnyPath, steps: range | None, json: bool, allow_empty: bool) -
 
             show(Path(str(stored.path)), stored.title, console)
         rows = show_training(stored, console)
-    if rows == 0 and not allow_empty:
-        what, right = f"no row is left in {path}", "change the filters"
-        if found is None:  # The funnel above says which steps of the recipe dropped them.
-            what, right = f"no row was left to train on in {path}", "change what dropped them"
-        raise EmptyResultError(what, f"{right}, or accept it with --allow_empty")
+    if rows != 0:  # None: nothing is known of them.
+        return facts, None
+    what, right = f"no row is left in {path}", "change the filters"
+    if found is None:  # The funnel above says which steps of the recipe dropped them.
+        what, right = f"no row was left to train on in {path}", "change what dropped them"
+    return facts, EmptyResultError(what, f"{right}, or accept it with --allow_empty")
 
 
 def view(

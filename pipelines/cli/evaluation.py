@@ -104,12 +104,20 @@ def evaluate(
     except RejuiceError as error:  # The figures are there.
         warn(f"the training data was not compared: {error}")
         known = {}
-    compared = {} if against is None else _compared(made, folder, against)
+    compared: dict[str, PairedDifference] = {}
+    lacking = None
+    try:
+        if against is not None:
+            compared = _compared(made, folder, against)
+    except RejuiceError as error:  # What was paid for is shown first.
+        lacking = error
     if json:
         typer.echo(as_json({**made._asdict(), "in_training": known, "against": compared}))
     else:
         _show(made, known, compared, path_text(against))
     console.print(f"responses and figures: {path_text(folder)}", highlight=False)
+    if lacking is not None:
+        raise lacking
 
 
 def _trained(run: Path) -> str:

@@ -239,15 +239,23 @@ def nested(table: pa.Table) -> Any:
     return NestedDataset(Dataset(InMemoryTable(table), fingerprint=uuid4().hex))
 
 
-def rows_of(dataset: Any) -> pa.Table:
-    """The rows of a Hugging Face dataset, without those that were filtered out."""
+def stored_rows(dataset: Any) -> tuple[pa.Table, NDArray[np.int64]]:
+    """The table that a Hugging Face dataset is stored in, and its rows of that table, ascending."""
     # private: datasets==5.2.0, tests/pipelines/dj_process/test_plugin.py::test_rows_that_were_filtered_before_stay_away
     if dataset._indices is not None:
-        # They are still in the table, and `dataset[:]` copies row by row.
+        # What was filtered out is still in the table, and `dataset[:]` copies row by row.
         rows = dataset._indices.table.column(0).to_numpy().astype(np.int64)
         if (np.diff(rows) > 0).all():
-            mask = np.zeros(dataset.data.num_rows, bool)
-            mask[rows] = True
-            return dataset.data.table.replace_schema_metadata(None).filter(pa.array(mask))
+            return dataset.data.table.replace_schema_metadata(None), rows
         dataset = dataset.flatten_indices()
-    return dataset.data.table.replace_schema_metadata(None)
+    table = dataset.data.table.replace_schema_metadata(None)
+    return table, np.arange(table.num_rows)
+
+
+def rows_of(dataset: Any) -> pa.Table:
+    table, rows = stored_rows(dataset)
+    if len(rows) == table.num_rows:
+        return table
+    mask = np.zeros(table.num_rows, bool)
+    mask[rows] = True
+    return table.filter(pa.array(mask))

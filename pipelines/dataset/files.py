@@ -140,13 +140,6 @@ def remove_folder(path: AnyPath) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-# --- Arrow files that appear complete -------------------------------------------------
-
-FORMAT = 6
-"""Part of every cache key of a run: raise it when datasets are read, or chunks and commits written,
-in another way."""
-
-
 # --- Checked --------------------------------------------------------------------------
 # Tables that rejuice keeps in its cache: a checksum, and an Arrow stream. A file whose checksum is
 # wrong counts as absent.
@@ -155,6 +148,9 @@ in another way."""
 # checksum is of the names of the file and of its folder, too: what is copied or renamed into the
 # place of another file is found out as well.
 
+FORMAT = 6
+"""Part of every cache key of a run: raise it when datasets are read, or chunks and commits written,
+in another way."""
 _HEADER_BYTES = 64
 """The checksum, and zeros after it, so that Arrow's buffers stay aligned."""
 
@@ -355,9 +351,9 @@ AUDIT = "audit.jsonl"
 MANIFEST = "manifest.json"
 """The file in a run folder that is removed first and written last."""
 PART, PART_SUFFIX = "part", ".parquet"
+"""How the names of the files of an export in parts begin and end."""
 PARTS_LIST = "_manifest.json"
 """The file of an export in parts that lists them; removed first and written last."""
-"""How the names of the files of an export in parts begin and end."""
 
 
 def run_folder(export_path: AnyPath) -> AnyPath:
@@ -397,11 +393,6 @@ def is_part(path: AnyPath) -> bool:
 def is_folder(export_path: AnyPath) -> bool:
     """Whether an export is a folder of parts: its path has no suffix."""
     return not export_path.suffix
-
-
-def export_name(export: AnyPath) -> str:
-    """The name of an export in its run folder on disk, until both are in place."""
-    return f"export{export.suffix}"
 
 
 def check_finished(export: AnyPath) -> None:

@@ -280,6 +280,7 @@ def post_instantiation_check(
             # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_columns.py::test_the_preflight_finds_what_our_steps_write
             known = known and (found := find(op._name)) is not None and found.keeps_columns
         elif op.operator.on != "train":
+            op.unchecked = ()
             in_run.append(StepInRun(op.operator, getattr(op, "_op_cfg", None), run))
             traced += [in_run[-1].step] if known else []
     first = in_run[0]
@@ -310,6 +311,9 @@ def load_ops(
     ours = [op for op in operators if is_ours(op)]
     for op, step in zip(ours, number_steps([op.operator for op in ours]), strict=True):
         op.operator = step.operator  # Steps before and after it decide some of its fields.
+    entries = [(op.operator, op._op_cfg) for op in ours if op.operator.on != "train"]
+    for op in ours:
+        op.unchecked = entries
     on_ray = run is not None and run.settings.get("executor_type") == "ray"
     for op in _with_fused(operators):
         # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_statistics.py::test_the_steps_of_a_checkpoint_count

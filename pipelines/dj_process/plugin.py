@@ -28,6 +28,7 @@ from loguru import logger
 from pydantic_core import to_jsonable_python
 
 from ...operators import (
+    Change,
     Groups,
     Operator,
     RejuiceError,
@@ -41,7 +42,7 @@ from ...operators.cache_key import cache_key_json, code_version
 from ...operators.config import field_docs
 from ...operators.operator import COMMON_FIELDS, on_definition
 from ...operators.registry import conflicts
-from ..data_juicer.tables import plain, rows_of
+from ..data_juicer.tables import plain, stored_rows
 from ..dataset.parquet import cuts
 from ..dataset.write import filled
 from ..engine.conditional_step import unmatched_lines
@@ -57,6 +58,7 @@ from ..engine.steps import (
     prefix_errors_with_step,
     run_step,
 )
+from ..recipe.columns import check_replaced
 from ..recipe.steps import Step
 from .patches import change_data_juicer, change_runs
 from .step_in_run import StepInRun, current_run, stop
@@ -128,6 +130,7 @@ def register(kind: type[Operator]) -> type[Any]:
         # The third executor partitions rows without regard to groups.
         "_supported_exec_modes": ("default", "ray"),
         "operator_class": kind,
+        "unchecked": (),  # of a run whose columns are not checked, its steps with their entries
         "__doc__": kind.__doc__,
         **class_source(kind),
     }
@@ -166,6 +169,11 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
     entry = getattr(self, "_op_cfg", None)
     step_in_run = StepInRun(self.operator, entry, current_run())
     try:
+        if step_in_run.is_first and step_in_run.run and self.unchecked:
+            # Data-Juicer made no preflight: it knows no columns, or is set not to.
+            columns = dataset.columns() if is_ray_mode() else dataset.column_names
+            steps = [StepInRun(op, of, step_in_run.run).step for op, of in self.unchecked]
+            check_replaced(steps, columns or (), step_in_run.dataset, step_in_run.where)
         if is_ray_mode():
             from .on_ray import run
         else:
@@ -250,12 +258,18 @@ def run_on_default(step: Step, dataset: Any) -> tuple[Any, AuditLog]:
 
 def pieces(dataset: Any, size: int) -> list[Piece]:
     """The rows of a Hugging Face dataset, in pieces of about `size` rows and of whole groups."""
-    table = rows_of(dataset)
-    starts = np.arange(table.num_rows)
+    table, rows = stored_rows(dataset)
+    starts, made = np.arange(len(rows)), list[Piece]()
     if "prompt_id" in table.column_names:
-        starts = Groups.of_column(table["prompt_id"]).starts_G
-    edges = pairwise([0, *cuts(starts, size), table.num_rows])
-    return [Piece(Frame.of(plain(table.slice(at, end - at))), at) for at, end in edges]
+        starts = Groups.of_column(table["prompt_id"].take(pa.array(rows))).starts_G
+    for start, end in pairwise([0, *cuts(starts, size), len(rows)]):
+        part = rows[start:end]
+        low, high = (int(part[0]), int(part[-1]) + 1) if len(part) else (0, 0)
+        frame = Frame.of(plain(table.slice(low, high - low)))
+        if len(part) < high - low:  # Its rows keep their numbers.
+            frame = frame.after(Change(parents=part - low))
+        made.append(Piece(frame, low))
+    return made
 
 
 def _runs(step: Step, made: Sequence[Piece]) -> Iterator[RunStep]:

@@ -100,7 +100,7 @@ def _name_of(content: bytes) -> str:
 CacheKind = Literal["source", "step", "samples"]
 _FOLDER = re.compile(rf"(?P<kept>{KEPT})?(?P<operator>\w+)-(?P<key>[0-9a-f]{{16}})(-\d+)?")
 _FILE = re.compile(
-    r"(\d{6}|schema|digest-\d{6}|decided-\d+-of-\d+)[.]arrow|lock|retry-\d+-[a-z]+"
+    r"(\d{6}|schema|digest-[\d-]+(of-\d+)?|decided-\d+-of-\d+)[.]arrow|lock|retry-\d+-[a-z]+"
     r"|rows[.]sqlite(-wal|-shm)?|\d{20}-[0-9a-f]{8}[.]parquet|[.].*[.]\d+[.][0-9a-f]{8}"
 )
 """What rejuice writes into these folders, unfinished files among it: nothing else is removed."""

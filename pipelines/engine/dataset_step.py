@@ -17,7 +17,7 @@ side. A killed run resumes at the shards that are missing.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -71,18 +71,21 @@ def write_digest(plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
     write_checked(path, table.replace_schema_metadata({_SECONDS: seconds}))
 
 
-def read_digests(plan: Plan, step: Step) -> list[pa.Table]:
-    """The digests of all chunks; many at a time from a store, where most is waiting."""
+def read_digests(plan: Plan, step: Step) -> Iterator[pa.Table]:
+    """Yield the digests of all chunks, of which few are in memory at a time."""
     paths = [_digest_path(plan, step, chunk) for chunk in range(len(plan.source.rows))]
     with ThreadPoolExecutor(_REQUESTS) as pool:
-        return list(pool.map(read_checked, paths))
+        for at in range(0, len(paths), _REQUESTS):
+            yield from pool.map(read_checked, paths[at : at + _REQUESTS])
 
 
 def run_dataset_step(plan: Plan, step: Step, workers: Workers, progress: Progress) -> None:
     try:
-        digests = read_digests(plan, step)
-        count = count_shards(plan, step, digests, progress)
+        digests: Iterable[pa.Table] = read_digests(plan, step)
+        count = count_shards(plan, step)
         if count == 1:
+            digests = list(digests)
+            _tell_of_memory(step, digests, progress)
             decisions = [_decide(plan, step, digests)]
         else:
             with progress.task(step.name, count) as task:
@@ -97,24 +100,34 @@ def run_dataset_step(plan: Plan, step: Step, workers: Workers, progress: Progres
             raise
 
 
-def count_shards(plan: Plan, step: Step, digests: Sequence[pa.Table], progress: Progress) -> int:
-    """In how many shards a step is decided; where it must be one, it tells of much memory."""
-    rows = sum(table.num_rows for table in digests)
-    size: int = sum(table.nbytes for table in digests) + rows * _WORKING_BYTES
+def count_shards(plan: Plan, step: Step) -> int:
+    """In how many shards a step is decided, by the sizes of the files of its digests."""
+    paths = [_digest_path(plan, step, chunk) for chunk in range(len(plan.source.rows))]
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        size = sum(pool.map(lambda path: path.stat().st_size, paths))
+    size += sum(plan.source.rows) * _WORKING_BYTES
+    if size <= SHARD_BYTES:
+        return 1
     with prefix_errors_with_step(step, plan.recipe), attribute_operator_errors(step.operator):
-        if shard_values(step.operator, digests[0]) is not None:
-            return max(1, -(-size // SHARD_BYTES))
+        has_shards = shard_values(step.operator, read_checked(paths[0])) is not None
+    return -(-size // SHARD_BYTES) if has_shards else 1
+
+
+def _tell_of_memory(step: Step, digests: Sequence[pa.Table], progress: Progress) -> None:
+    rows = sum(table.num_rows for table in digests)
+    size = sum(table.nbytes for table in digests) + rows * _WORKING_BYTES
     if size > _MUCH_BYTES:
         progress.tell(
             f"step {step.number} {step.name} decides about all {rows:,} rows together: it needs at "
             f"least {size / 2**30:.1f} GiB of memory"
         )
-    return 1
 
 
 def _shards_of(step: Step, table: pa.Table, count: int) -> Array:
+    """The shard of each row of a digest, int32[N]."""
     values_N = shard_values(step.operator, table) if count > 1 else None
-    return np.zeros(table.num_rows, int) if values_N is None else mix(values_N) % np.uint64(count)
+    shard_N = np.zeros(table.num_rows) if values_N is None else mix(values_N) % np.uint64(count)
+    return shard_N.astype(np.int32)
 
 
 def _decision_path(plan: Plan, step: Step, count: int, number: int) -> AnyPath:
@@ -129,36 +142,36 @@ def decide_shard(plan: Plan, step: Step, count: int, number: int) -> None:
 
 
 def _decide(
-    plan: Plan, step: Step, tables: list[pa.Table], count: int = 1, number: int = 0
+    plan: Plan, step: Step, tables: Iterable[pa.Table], count: int = 1, number: int = 0
 ) -> StepResult:
     start = time.perf_counter()
     with prefix_errors_with_step(step, plan.recipe):
         if count > 1:
-            of_shard = [pa.array(_shards_of(step, table, count) == number) for table in tables]
-            tables = [t.filter(mask) for t, mask in zip(tables, of_shard, strict=True)]
-        change = decide(step.operator, tables)
+            tables = (t.filter(pa.array(_shards_of(step, t, count) == number)) for t in tables)
+        own = list(tables)
+        change = decide(step.operator, own)
         if count > 1:
             check_shard(step.operator, change)
-    rows = sum(table.num_rows for table in tables)
+    rows = sum(table.num_rows for table in own)
     return StepResult(change, rows, time.perf_counter() - start)
 
 
 def commit_decisions(
-    plan: Plan, step: Step, digests: Sequence[pa.Table], decisions: Sequence[StepResult]
+    plan: Plan, step: Step, digests: Iterable[pa.Table], decisions: Sequence[StepResult]
 ) -> None:
     """Commit each chunk's part of the decisions about all shards, and clear the files away."""
-    count = len(decisions)
-    sizes = [np.bincount(_shards_of(step, table, count), minlength=count) for table in digests]
-    starts = np.cumsum([np.zeros(count, int), *sizes], axis=0)
+    count, shards, seconds = len(decisions), list[Array](), sum(d.seconds for d in decisions)
+    for table in digests:
+        shards.append(_shards_of(step, table, count))
+        seconds += float(table.schema.metadata[_SECONDS])
+    counts = [np.bincount(shard_N, minlength=count) for shard_N in shards]
+    starts = np.cumsum([np.zeros(count, int), *counts], axis=0)
     parts = [split(each.change, starts[:, n].tolist()) for n, each in enumerate(decisions)]
-    seconds = sum(float(table.schema.metadata[_SECONDS]) for table in digests)
-    seconds += sum(each.seconds for each in decisions)
-    for chunk, changes in enumerate(zip(*parts, strict=True)):
+    for chunk, (changes, shard_N) in enumerate(zip(zip(*parts, strict=True), shards, strict=True)):
         change = changes[0]
         if count > 1:
-            shard_N = _shards_of(step, digests[chunk], count)
             change = interleave(changes, [np.flatnonzero(shard_N == n) for n in range(count)])
-        result = StepResult(change, digests[chunk].num_rows, seconds if chunk == 0 else 0.0)
+        result = StepResult(change, len(shard_N), seconds if chunk == 0 else 0.0)
         if step.operator.where is not None:  # Else nothing of the chunk is read again.
             frame, taken = plan.frame_before(chunk, step), result.seconds
             result = whole_result(step, frame, change, seconds=taken, recipe=plan.recipe)

@@ -22,14 +22,13 @@ from filelock import FileLock, Timeout
 from pydantic import TypeAdapter
 
 from ...operators import DataError, RejuiceError, ResumableOperator
-from ...operators.disk import NotAFileError, check_is_file, open_file, sync
+from ...operators.disk import NotAFileError, check_is_file, left_by_killed, open_file, sync
 from ...operators.json_text import parse_json
 from ..dataset.files import (
     MANIFEST,
     PART,
     PARTS_LIST,
     check_is_no_folder,
-    export_name,
     is_folder,
     is_part,
     made_by_file,
@@ -90,9 +89,11 @@ def sole_writer(export_path: AnyPath) -> Iterator[Hold]:
 # --- Place ----------------------------------------------------------------------------
 # Where a run is written: on disk under temporary names, in an object store where it belongs.
 #
-# What makes a run complete is its manifest, which is removed first and written last. Until then a
-# marker names the recipe that the export is of. Files are put in place one by one, and of the
-# others only those go that a run has written.
+# What makes a run complete is its manifest, which is removed first and written last. As long as
+# files of two runs may be there, a marker names the recipe that the export is of. Files are put in
+# place one by one, and of the others only those go that a run has written.
+
+_ABOUT = ("recipe.yaml", "report.json")  # of a run folder
 
 
 class RunPlace(NamedTuple):
@@ -102,47 +103,47 @@ class RunPlace(NamedTuple):
 
 
 @contextmanager
-def placed(hold: Hold, made_by: str) -> Iterator[RunPlace]:
-    """Where to write a run; it is in place when the block ends without an error."""
+def placed(plan: Plan, hold: Hold) -> Iterator[RunPlace]:
+    """Where to write a run; it is in place, and signed, when the block ends without an error."""
     export, folder = hold.export_path, run_folder(hold.export_path)
-    marker = made_by_file(export)
+    marker, made_by = made_by_file(export), recipe_mark(plan.recipe)
     hold.check()
     if isinstance(marker, Path):
-        remove_folder(marker.parent)  # What a killed run may have left.
-    # First: this run may be killed while files of the one before are replaced.
-    write_file(marker, made_by)
-    if isinstance(marker, Path):
+        made = marker.parent / "made"
+        remove_folder(made)  # What a killed run may have left.
         try:
-            yield RunPlace(marker.parent, marker.parent / export_name(export), hold)
+            yield RunPlace(made / folder.name, made / export.name, hold)
         except BaseException:
-            remove_folder(marker.parent)
+            remove_folder(made)
+            with suppress(OSError):  # The marker stays of a run that was killed as it was placed.
+                marker.parent.rmdir()
             raise
-        _put_in_place(marker, Path(str(export)))
-        remove_folder(marker.parent)
+        write_file(marker, made_by)
+        _put_in_place(made, Path(str(export)))
     else:
-        about = [folder / name for name in (MANIFEST, "report.json", "recipe.yaml")]
+        write_file(marker, made_by)
+        about = [folder / name for name in (MANIFEST, *_ABOUT)]
         for file in (*about, *decision_files(folder), *_parts(export)):
             file.unlink(missing_ok=True)  # Another run may have cut it into more parts.
         yield RunPlace(folder, export, hold)
-        hold.check()
-        marker.unlink(missing_ok=True)
-        # S3 keeps a folder from which the last file is removed.
-        if next(marker.parent.iterdir(), None) is None:
-            remove_folder(marker.parent)
+    sign(plan, hold)
+    marker.unlink(missing_ok=True)
+    # S3 keeps a folder from which the last file is removed.
+    if isinstance(marker, Path) or next(marker.parent.iterdir(), None) is None:
+        remove_folder(marker.parent)
 
 
-def _put_in_place(marker: Path, export: Path) -> None:
-    """Move the files of a complete run where they belong, the rows last."""
-    made, final = marker.parent / export_name(export), Path(str(run_folder(export)))
+def _put_in_place(made: Path, export: Path) -> None:
+    """Move the files of a complete run where they belong, the rows last, and then their list."""
+    final = Path(str(run_folder(export)))
     (final / MANIFEST).unlink(missing_ok=True)
-    files = [path for path in marker.parent.rglob("*") if path.is_file() and path != marker]
-    about = [path for path in files if path != made and made not in path.parents]
-    moves = {path: final / path.relative_to(marker.parent) for path in about}
     if is_folder(export):
-        moves |= {part: export / part.name for part in sorted(made.iterdir(), reverse=True)}
-    else:
-        moves[made] = export
-    stale = {*decision_files(final), *_parts(export)}.difference(moves.values())
+        (export / PARTS_LIST).unlink(missing_ok=True)
+    about, files = made / final.name, [path for path in made.rglob("*") if path.is_file()]
+    files.sort(key=lambda path: (about not in path.parents, path.name == PARTS_LIST))
+    moves = {path: export.parent / path.relative_to(made) for path in files}
+    torn = [old for name in (MANIFEST, *_ABOUT) for old in left_by_killed(final / name)]
+    stale = {*decision_files(final), *_parts(export), *torn}.difference(moves.values())
     for path, place in moves.items():
         place.parent.mkdir(parents=True, exist_ok=True)
         check_is_no_folder(place)
@@ -255,7 +256,7 @@ def describe(
     write_file(folder / "recipe.yaml", recipe)
     report.write(folder)
     if manifest is not None:
-        changed = _states(export.parent, (folder / "recipe.yaml", folder / "report.json"))
+        changed = _states(export.parent, [folder / name for name in _ABOUT])
         write_manifest(folder, manifest._replace(files={**manifest.files, **changed}))
 
 
@@ -263,8 +264,7 @@ def sign(plan: Plan, hold: Hold) -> None:
     """Write the manifest of a run all of whose other files are in place."""
     export, folder = plan.recipe.head.export_path, run_folder(plan.recipe.head.export_path)
     rows = [*parts_of(export), export / PARTS_LIST] if is_folder(export) else [export]
-    about = [folder / name for name in ("recipe.yaml", "report.json")]
-    files = _states(export.parent, (*rows, *about, *decision_files(folder)))
+    files = _states(export.parent, [*rows, *(folder / x for x in _ABOUT), *decision_files(folder)])
     hold.check()
     write_manifest(folder, manifest_of(plan, files))
 

@@ -30,6 +30,7 @@ from ..dataset.files import (
     check_is_folder,
     check_own_folder,
     read_checked,
+    remove_file,
     write_checked,
     write_file,
 )
@@ -209,6 +210,12 @@ class Plan(NamedTuple):
         retries, first = self.retries(step), self.first_folder(step)
         for times in range(retries.times - 1, retries.dropped - 1, -1):
             yield first.with_name(f"{first.name}-{times}") if times else first
+
+    def remove_commits(self, step: Step, names: str) -> None:
+        """Remove commits of a step, and those of before its retries, which it would begin with."""
+        for folder in (self.folder(step), *self.folders_before_retry(step)):
+            for path in folder.glob(names):
+                remove_file(path)
 
     def count_retry(self, step: Step, what: Retried) -> None:
         """Count one more retry of a step: the next plan has other keys from this step on."""

@@ -7,6 +7,7 @@ steps after it, are in folders of their own. A chunk begins there with what the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -20,13 +21,14 @@ from ...operators.errors import suggest
 from ...operators.groups import Array
 from ...operators.operator import merge_logged, surviving_rows
 from ..dataset.read import chunk_name
+from ..dataset.remote import AnyPath
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .conditional_step import matching_rows
 from .frame import Frame
 from .plan import Plan, load
 from .report import failures, may_fail
-from .steps import StepResult, apply_operator, read_columns
+from .steps import StepResult, read_columns, run_step
 
 _OPTION = "--retry_missing"
 
@@ -47,27 +49,34 @@ def step_to_retry(recipe: Recipe, wanted: str | int) -> Step:
     return step
 
 
-def retry_dropped(plan: Plan) -> None:
-    """Have resumable steps compute again which rows they drop."""
-    for step in plan.steps:
-        if isinstance(step.operator, ResumableOperator):
-            changes = (plan.load(step, chunk).change for chunk in plan.committed_chunks(step))
-            if any(change.reasons is not None for change in changes):
-                plan.count_retry(step, "dropped")
+def has_dropped(plan: Plan, step: Step) -> bool:
+    """Whether a resumable step has dropped rows, which another attempt may keep."""
+    changes = (plan.load(step, chunk).change for chunk in plan.committed_chunks(step))
+    is_resumable = isinstance(step.operator, ResumableOperator)
+    return is_resumable and any(change.reasons is not None for change in changes)
 
 
 def count_failed(plan: Plan, step: Step) -> int:
-    """Rows that failed in the chunks that a step has finished."""
-    return sum(_failed_in(plan, step, chunk) for chunk in sorted(plan.committed_chunks(step)))
+    """Rows that failed in the chunks that a step has finished, or had before it was retried."""
+    return sum(_failed_in(plan, step, chunk) for chunk in range(len(plan.source.rows)))
 
 
 def _failed_in(plan: Plan, step: Step, chunk: int) -> int:
-    result = plan.load(step, chunk)
+    result = _first_commit((plan.folder(step), *plan.folders_before_retry(step)), chunk)
+    if result is None:
+        return 0
     failed = np.flatnonzero(failed_rows(step.operator, result.change, result.rows_in))
     if len(failed) and step.operator.where is not None:
         with suppress(FileNotFoundError):  # A commit before it is gone: they pass for its own.
             failed = _own(step, plan.frame_before(chunk, step), failed)
     return len(failed)
+
+
+def _first_commit(folders: Iterable[AnyPath], chunk: int) -> StepResult | None:
+    for folder in folders:
+        with suppress(FileNotFoundError):
+            return load(folder / chunk_name(chunk))
+    return None
 
 
 def _own(step: Step, frame: Frame, failed: Array) -> Array:
@@ -80,20 +89,16 @@ def computed_again(plan: Plan, step: Step, frame: Frame, chunk: int) -> StepResu
 
     None where it has done nothing.
     """
-    for folder in plan.folders_before_retry(step):
-        with suppress(FileNotFoundError):
-            return _computed_again(step, frame, load(folder / chunk_name(chunk)))
-    return None
-
-
-def _computed_again(step: Step, frame: Frame, before: StepResult) -> StepResult:
-    operator = step.operator
+    operator, before = step.operator, _first_commit(plan.folders_before_retry(step), chunk)
+    if before is None:
+        return None
     rows = _own(step, frame, np.flatnonzero(failed_rows(operator, before.change, before.rows_in)))
     if not len(rows):
         return before
+    failed, first_row = frame.after(Change(parents=rows)), plan.source.first_row(chunk)
+    again = run_step(step, failed, recipe=plan.recipe, first_row=first_row).change
     table = read_columns(operator, frame)
-    change = apply_operator(operator, table.take(pa.array(rows)), len(rows))
-    return before._replace(change=_with_rows(before.change, rows, change, table))
+    return before._replace(change=_with_rows(before.change, rows, again, table))
 
 
 def failed_rows(operator: Operator, change: Change, num_rows: int) -> BoolArray:

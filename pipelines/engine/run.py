@@ -39,13 +39,13 @@ from .cache import use_cache
 from .conditional_step import matching
 from .dataset_step import run_dataset_step, write_digest
 from .export import check_may_write, write_parts
-from .finished_export import Hold, finished_report, placed, recipe_mark, sign, sole_writer
+from .finished_export import Hold, finished_report, placed, sole_writer
 from .frame import NO_GROUP_STARTS, GroupStarts
 from .plan import Plan, check_chunk_rows, default_chunk_rows, kept_folder, save
 from .progress import Progress
 from .report import Report
 from .resumable_step import run_resumable
-from .retry_missing import computed_again, count_failed, retry_dropped, step_to_retry
+from .retry_missing import computed_again, count_failed, has_dropped, step_to_retry
 from .steps import check_prompts, identity_lines, prefix_errors_with_step, run_step
 from .trial import unmatched_warnings
 from .workers import LocalWorkers, Workers
@@ -199,6 +199,7 @@ class Run:
     def retry(self) -> None:
         """Have what failed in an earlier run computed again, as far as the options say so."""
         plan, step = self.plan, self.retry_missing
+        dropped = [s for s in plan.steps if self.retry_dropped and has_dropped(plan, s)]
         if step:
             is_resumable = isinstance(step.operator, ResumableOperator)
             with prefix_errors_with_step(step, self.recipe):
@@ -210,10 +211,11 @@ class Run:
                 self.warn(f"{step.name} has no result that failed: nothing is retried")
             if not is_resumable:  # Else it counts them as it finds them.
                 self.retried[step.name] = failed
-        if self.retry_dropped:
-            retry_dropped(plan)
-        self.plan = Plan.of(self.recipe, plan.source, self.cache)
+        for each in dropped:
+            plan.count_retry(each, "dropped")
+        # Done: a damage that is found next must not count them twice.
         self.retry_missing, self.retry_dropped = None, False
+        self.plan = Plan.of(self.recipe, plan.source, self.cache)
 
     def run_stage(self, steps: Sequence[Step]) -> None:
         last = steps[-1]
@@ -270,7 +272,7 @@ class Run:
     def write_export(self, hold: Hold) -> Report:
         """Apply the commits of every chunk, and write the export, the decisions and the report."""
         plan = self.plan
-        with placed(hold, recipe_mark(self.recipe)) as place:
+        with placed(plan, hold) as place:
             log = write_parts(plan, place, self.workers, self.progress)
             lines = [
                 log.step(step.name).report(
@@ -282,7 +284,6 @@ class Run:
             hold.check()
             write_file(place.folder / "recipe.yaml", dump(self.recipe.absolute()))
             report.write(place.folder)
-        sign(plan, hold)
         return report
 
     # A resumable step that may find all of its results, from an earlier run or in a cache of its
@@ -319,8 +320,7 @@ class Run:
         if step.name not in self.forgotten:
             self.forgotten.add(step.name)
             for later in self.plan.steps[step.number :]:
-                for path in self.plan.folder(later).glob("*.arrow"):
-                    remove_file(path)
+                self.plan.remove_commits(later, "*.arrow")
 
     def check_step(self, step: Step) -> None:
         """Check what a step needs, such as whether its server is up, unless it was checked."""
@@ -375,8 +375,7 @@ def _run_chunk(plan: Plan, steps: Sequence[Step], needs_digest: bool, chunk: int
         except FileNotFoundError:
             again = None
             if plan.retries(step).times:
-                with prefix_errors_with_step(step, plan.recipe):
-                    again = computed_again(plan, step, frame, chunk)
+                again = computed_again(plan, step, frame, chunk)
             result = again or run_step(step, frame, recipe=plan.recipe, first_row=first_row)
             try:
                 # Another run was faster. A server may have given it something else: go on with it.
@@ -385,8 +384,7 @@ def _run_chunk(plan: Plan, steps: Sequence[Step], needs_digest: bool, chunk: int
                 save(plan.path(step, chunk), result)
                 if step.operator.asks_server:  # It may have given something else before.
                     for later in steps[steps.index(step) + 1 :]:
-                        for path in plan.folder(later).glob(f"*{chunk:06d}*"):
-                            path.unlink(missing_ok=True)
+                        plan.remove_commits(later, f"*{chunk:06d}*")
         frame = frame.after(result.change)
         if makers and step is makers[-1]:
             groups = GroupStarts.of(frame, first_row)

@@ -488,6 +488,29 @@ def test_a_signal_ends_the_workers_and_prints_how_to_continue(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_a_stream_that_is_closed_is_no_error(closed):
+    command = f"{sys.executable} -m rejuice.pipelines.cli --version {closed}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
+def test_processes_that_a_command_starts_may_have_plugins_of_pydantic():
+    code = """
+import os, sys
+from rejuice.pipelines.cli.__main__ import main
+sys.argv[1:] = ["--version"]
+try:
+    main()
+except SystemExit:
+    print(os.environ.get("PYDANTIC_DISABLE_PLUGINS"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[1:] == ["None"], done.stderr
+
+
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error():
     command = f"{sys.executable} -m rejuice.pipelines.cli ops --schema | head -c 10"
     done = subprocess.run(

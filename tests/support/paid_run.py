@@ -84,9 +84,9 @@ class JudgeMapper(Mapper):
         return {"reward": pa.array(scores, pa.float64())}
 
 class RepeatDeduplicator(ExactDeduplicator):
-    def shard(self, digest):
+    def reads(self):
         dataset_step.SHARD_BYTES = int(os.environ.get("SHARD_BYTES", dataset_step.SHARD_BYTES))
-        return super().shard(digest)
+        return super().reads()
     def apply(self, table):
         global decided
         if str(decided) == os.environ.get("DIE_DECIDING"): os.kill(os.getpid(), signal.SIGKILL)

@@ -254,8 +254,9 @@ def test_the_folder_of_a_policy_is_below_that_of_evaluations(policy, name, tmp_p
 def test_an_evaluation_without_a_set_of_the_other_is_compared_with_none(recipe, rejuice, tmp_path):
     file = stored(tmp_path / "stored.parquet", [4, 5])
     words = ["eval", recipe, "--responses", f"sums={file}", "--output", tmp_path / "one"]
-    status, _, err = rejuice(*words, "--against", tmp_path)
+    status, out, err = rejuice(*words, "--against", tmp_path)
     assert (status, "has none of the sets sums; give the --output of an" in err) == (2, True), err
+    assert "0.500" in out, "what was paid for is shown"
 
 
 @pytest.mark.slow

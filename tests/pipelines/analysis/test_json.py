@@ -1,10 +1,14 @@
 """What commands that look at a run print with `--json`: the figures of their tables, unrounded."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 from command import runner
 from tiny_run import run_tiny
+
+from rejuice.pipelines.console import as_json
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +33,10 @@ def found(monkeypatch, capsys, folder):
 def test_report(found):
     report = found("report", "curated.parquet")
     assert (report["rows_out"], report["steps"][5]["dropped"]) == (8, {"too_easy": 4})
+
+
+def test_reports_of_several_runs_are_one_list(found):
+    assert found("report", "curated.parquet", "curated.run") == [found("report", "curated.run")] * 2
 
 
 def test_whatif(found):
@@ -100,9 +108,21 @@ def test_preview(found):
     assert one["advantages"].keys() == {"GRPO", "without std", "leave-one-out"}
 
 
+def test_a_preview_of_nothing_has_its_figures(monkeypatch, capsys, folder):
+    rejuice = runner(monkeypatch, capsys, folder)
+    none = ["--pass_rate_filter.min", "0.9", "--pass_rate_filter.max", "0.9"]
+    code, out, err = rejuice("preview", "curated.parquet", *none, "--json")
+    assert (code, "no row is left of 12 responses" in err) == (1, True), err
+    assert json.loads(out)["sets"][0]["figures"]["kept"] == 0
+
+
 def test_audit(found, folder):
     audit = found("audit", "curated.parquet", "--overwrite")
     assert audit["verdicts"]["graded"]["rows"] == 12
     assert audit["verdicts"]["errors"] is None
     (one,) = [sign for sign in audit["signs"] if sign["name"] == "length pays"]
     assert (one["p"], one["alarm"]) == (None, False)
+
+
+def test_a_path_that_is_no_text_is_escaped():
+    assert json.loads(as_json(Path(os.fsdecode(b"a\xff")))) == r"a\udcff"

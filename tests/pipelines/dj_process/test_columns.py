@@ -6,6 +6,7 @@ The files run whole in `test_shipped_recipes.py`.
 import json
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("data_juicer")
@@ -18,6 +19,7 @@ from data_juicer.core.preflight import PipelineRuntimeError
 from data_juicer.ops import load_ops
 
 from rejuice.operators import RejuiceError
+from rejuice.pipelines.data_juicer.tables import nested
 from rejuice.pipelines.dataset.read import Dataset
 from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec, Selection
 
@@ -99,6 +101,11 @@ class Executor(ExecutorBase):
             preflight.post_instantiation_check(ops, self.schema, self.cfg)
         return ops
 
+    def process(self, dataset):
+        for op in self.run():
+            dataset = op.run(dataset)
+        return dataset
+
 
 def refused(settings, *words, **fields):
     """The one line with which the run ends."""
@@ -138,6 +145,14 @@ def test_the_other_checks_of_the_preflight_are_made(settings):
         preflight.post_instantiation_check(
             ops, schema, SimpleNamespace(executor_type="ray_partitioned")
         )
+
+
+def test_without_a_preflight_no_column_of_the_users_is_replaced_either(settings):
+    process = [{"length_filter": {"min": 1}}, {"math_verify_mapper": {}}]
+    row = {"response": "1", "reference": "1", "verdict": "mine"}
+    executor = Executor(settings(process, [row], strict_preflight=False), None)
+    with pytest.raises(RejuiceError, match="math_verify_mapper: would replace column 'verdict'"):
+        executor.process(nested(pa.Table.from_pylist([row])))
 
 
 def test_deduplicators_of_theirs_are_allowed_on_ray(settings):

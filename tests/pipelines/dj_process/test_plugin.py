@@ -295,6 +295,14 @@ def test_a_prompt_that_comes_up_again_is_an_error():
     )
 
 
+def test_a_row_has_its_number_after_a_filter_of_theirs():
+    prompts = ["a", "filtered", "b", "a"]
+    rows = dataset(pa.table({"prompt_id": prompts, "verdict": ["correct"] * 4}))
+    left = rows.filter(lambda row: row["prompt_id"] != "filtered")
+    message = message_of(lambda: run("pass_rate_filter", left))
+    assert "rows 1 and 4 have the same prompt" in message
+
+
 # dj-process itself
 
 

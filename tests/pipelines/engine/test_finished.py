@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rejuice.operators import DataError, RecipeError
 from rejuice.pipelines import Recipe, api
 from rejuice.pipelines.dataset.files import run_folder
+from rejuice.pipelines.engine import finished_export
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.finished_export import read_manifest
 from rejuice.pipelines.engine.plan import count_retry
@@ -181,6 +182,18 @@ def test_the_same_of_a_recipe_without_a_file(tmp_path, rollouts):
     (run_folder(tmp_path / "curated.parquet") / "manifest.json").unlink()
     with pytest.raises(RecipeError, match=DAMAGED):
         api.run(recipe)
+
+
+def test_a_recipe_without_a_file_goes_on_where_it_was_killed_in_the_end(
+    tmp_path, rollouts, monkeypatch
+):
+    recipe = Recipe(PROCESS, rollouts(15), export_path=tmp_path / "curated.parquet")
+    with monkeypatch.context() as patch:
+        patch.setattr(finished_export, "write_manifest", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            api.run(recipe)
+    assert (tmp_path / "curated.parquet").exists()
+    assert api.run(recipe).report.rows_out
 
 
 def test_a_damaged_report_is_one_line(recipe):

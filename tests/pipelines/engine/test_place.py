@@ -15,6 +15,7 @@ from rejuice.pipelines.dataset.files import (
     run_folder,
     unfinished_run_folder,
 )
+from rejuice.pipelines.dataset.write import parts_of
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.finished_export import read_manifest, sole_writer
 from rejuice.pipelines.engine.report import Report
@@ -159,6 +160,61 @@ def test_a_run_that_fails_leaves_nothing_half_written(runs, monkeypatch, tmp_pat
         runs(name, 3)
     assert state(tmp_path / "out" / name) == before
     assert not unfinished_run_folder(tmp_path / "out" / name).exists()
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_an_export_that_is_half_replaced_is_none_until_a_run_has_ended(
+    runs, monkeypatch, tmp_path, name
+):
+    export = tmp_path / "out" / name
+    runs(name, 2)
+    rename = Path.replace
+
+    def stop_at_the_first_rows(self, target):
+        if target in (export, export / "part-00000.parquet"):
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", stop_at_the_first_rows)
+        with pytest.raises(KeyboardInterrupt):
+            runs(name, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr("rejuice.pipelines.engine.export.conform", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            runs(name, 3)
+    with pytest.raises(DataError, match=f"the run that writes {export} has not ended"):
+        check_finished(export)
+    if export.is_dir():
+        with pytest.raises(DataError, match="is not a finished export: it lacks _manifest"):
+            parts_of(export)
+    runs(name, 3)
+    check_finished(export)
+    assert not unfinished_run_folder(export).exists()
+
+
+def test_a_run_that_has_replaced_nothing_yet_leaves_no_mark(runs, monkeypatch, tmp_path):
+    """Killed then, it would let the same recipe replace what a user puts there later."""
+    export, write, marks = tmp_path / "out" / "curated.parquet", engine.write_parts, []
+
+    def look(*arguments):
+        marks.append(made_by_file(export).exists())
+        return write(*arguments)
+
+    monkeypatch.setattr(engine, "write_parts", look)
+    runs("curated.parquet", 2)
+    assert marks == [False]
+
+
+def test_files_that_killed_runs_left_half_written_go(runs, tmp_path):
+    runs("curated.parquet", 2)
+    folder = tmp_path / "out" / "curated.run"
+    names = ["manifest.json", "report.json", "recipe.yaml"]
+    torn, mine = [folder / f".{name}.17.0123abcd" for name in names], folder / ".report.json.mine"
+    for file in (*torn, mine):
+        file.write_text("{")
+    runs("curated.parquet", 3)
+    assert [file.exists() for file in (*torn, mine)] == [False, False, False, True]
 
 
 @pytest.mark.parametrize("dataset", ["out/curated", "out/curated/*.parquet", "out/*/*.parquet", "out/**"])  # fmt: skip

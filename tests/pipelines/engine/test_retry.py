@@ -10,7 +10,7 @@ from command import runner
 from fake_judge import FakeJudge, Trouble
 from fake_server import FakeServer
 
-from rejuice.operators import EngineError, RecipeError, verifier
+from rejuice.operators import EngineError, RecipeError, RejuiceError, verifier
 from rejuice.operators.groups import hash_each
 from rejuice.operators.verifier import verify_batch
 from rejuice.operators.verifier.pool import Verdict
@@ -452,3 +452,110 @@ def test_a_verification_that_timed_out_is_repeated(recipe_file, monkeypatch, dam
     after = engine.run(recipe, chunk_rows=5)
     assert all(step.cached for step in after.steps)
     assert exported(recipe).equals(table)
+
+
+JUDGED = '''
+import pathlib
+import pyarrow as pa
+from rejuice.operators import Mapper
+from rejuice.operators.columns import component
+
+class DrawMapper(Mapper):
+    """Asks a server: another answer each time that a chunk is computed."""
+    folder: str
+    @property
+    def asks_server(self): return True
+    def reads(self): return ("response_id",)
+    def writes(self): return ("draw",)
+    def map(self, table):
+        log = pathlib.Path(self.folder) / "draws"
+        draws = log.read_text() if log.exists() else ""
+        log.write_text(draws + "x")
+        return {"draw": pa.array([len(draws)] * table.num_rows)}
+
+class JudgeMapper(Mapper):
+    """Gives the draw as a reward; fails for the rows that a file names."""
+    folder: str
+    def reads(self): return ("response_id", "draw")
+    def writes(self): return ("reward_x", "reward_x_missing")
+    def map(self, table):
+        ids = table["response_id"].to_pylist()
+        if set(self._named("raise")) & set(ids): raise ValueError("an odd row")
+        if set(self._named("stop")) & set(ids): raise KeyboardInterrupt
+        missing = ["busy" if each in self._named("fail") else None for each in ids]
+        values = table["draw"].cast(pa.float64()).to_pylist()
+        return component("x", values, pa.array(missing, pa.string()))
+    def _named(self, name):
+        file = pathlib.Path(self.folder) / name
+        return file.read_text().split() if file.exists() else []
+'''
+
+
+@pytest.fixture
+def judged(recipe_file, rollouts, tmp_path):
+    """Runs a recipe with a judge that is not resumable, in chunks of 6 rows."""
+    (tmp_path / "judged.py").write_text(JUDGED)
+    fields = {"folder": str(tmp_path)}
+    path = recipe_file(
+        [{"draw_mapper": fields}, {"judge_mapper": fields}],
+        rollouts(8).to_pylist(),
+        custom_operator_paths=[str(tmp_path / "judged.py")],
+    )
+
+    def run(**more):
+        report = engine.run(load(path), chunk_rows=6, **more)
+        return report, exported(load(path)).to_pylist()
+
+    run.ids = rollouts(8)["response_id"].to_pylist()
+    run.cache = load(path).head.export_path.parent / ".rejuice"
+    run.name = lambda file, *ids: (tmp_path / file).write_text(" ".join(ids))
+    return run
+
+
+def test_a_retry_does_not_go_on_with_results_about_other_answers(judged):
+    judged.name("fail", judged.ids[0])
+    judged()
+    judged.name("fail")
+    judged(retry_missing="judge_mapper")
+    (draws,) = judged.cache.glob("draw_mapper-*")
+    (draws / "000000.arrow").unlink()
+    _, rows = judged(overwrite=True)
+    assert rows[0]["draw"] > 1
+    assert all(row["reward_x"] == row["draw"] for row in rows)
+
+
+def test_a_retry_that_was_stopped_is_retried_again(judged):
+    failing = [judged.ids[0], judged.ids[-1]]
+    judged.name("fail", *failing)
+    judged()
+    judged.name("fail")
+    judged.name("stop", failing[1])
+    with pytest.raises(KeyboardInterrupt):
+        judged(retry_missing="judge_mapper")
+    judged.name("stop")
+    warned = []
+    report, rows = judged(retry_missing="judge_mapper", warn=warned.append)
+    assert warned == []
+    assert missing(rows) == []
+    assert report.steps[1].retried == 1
+
+
+def test_an_error_of_a_row_that_is_retried_names_the_row(judged):
+    judged.name("fail", judged.ids[2])
+    judged()
+    judged.name("raise", judged.ids[2])
+    with pytest.raises(RejuiceError, match=f"at row 3, response_id '{judged.ids[2]}'") as error:
+        judged(retry_missing="judge_mapper")
+    assert str(error.value).count("step 2 judge_mapper") == 1
+
+
+def test_a_damage_that_is_found_while_a_retry_is_counted_counts_it_once(judged):
+    judged.name("fail", judged.ids[0])
+    judged()
+    (folder,) = judged.cache.glob("judge_mapper-*")
+    folder.with_name(f"{folder.name}-1").write_text("no folder")
+    judged.name("fail")
+    report, rows = judged(retry_missing="judge_mapper")
+    assert missing(rows) == []
+    assert report.steps[1].retried == 1
+    assert [path.name for path in folder.glob("retry-*")] == ["retry-1-missing"]

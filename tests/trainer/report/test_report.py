@@ -101,7 +101,9 @@ def test_missing_rewards_have_their_reasons(tmp_path, rollouts, rejuice):
 
 
 @pytest.mark.recommended("pipelines/cli/analysis.py", "{…}, or accept it with --allow_empty")
-def test_a_run_of_which_nothing_was_left_to_train_on_is_an_error(tmp_path, rollouts, rejuice):
+def test_a_run_of_which_nothing_was_left_to_train_on_is_an_error(
+    tmp_path, rollouts, rejuice, monkeypatch
+):
     run = write_trained(tmp_path / "none", rollouts, (1,), drop=False, process=[
         {"prompt_template_mapper": {}}, {"policy_rollout_mapper": {"n": 4}},
         {"length_filter": {"max": 0}}, {"math_verify_mapper": {}},
@@ -117,6 +119,10 @@ def test_a_run_of_which_nothing_was_left_to_train_on_is_an_error(tmp_path, rollo
     right = "change what dropped them, or accept it with --allow_empty"
     assert err == f"rejuice: no row was left to train on in none; {right}\n"
     assert rejuice("report", run, "--allow_empty")[0] == 0
+    drawn = []
+    monkeypatch.setattr("rejuice.trainer.report.curves.draw", lambda *of, **_: drawn.append(of))
+    status, out, _ = rejuice("report", run, run, "--curves", tmp_path / "curves.png")
+    assert (status, out.count("0 of 12 answers left"), len(drawn)) == (1, 2, 1)
 
 
 def test_the_report_of_a_recipe_without_credit_says_so(tmp_path, rollouts, rejuice):
