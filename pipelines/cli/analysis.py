@@ -419,7 +419,8 @@ def _report(path: AnyPath, steps: range | None, json: bool) -> tuple[Any, EmptyR
     from ..dataset.files import run_folder
     from ..engine.report import Report
 
-    console, found, facts = Console(), None, None
+    facts: Any = None
+    console, found = Console(), None
     if (run_folder(path) / "report.json").is_file():  # Whatever else of the run may be gone.
         found = Report.read(path)
     stored = None if found is not None else open_run(path, steps)

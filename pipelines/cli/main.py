@@ -39,6 +39,7 @@ from .shared import (
     Trust,
     check_recipe_trusted,
     overrides_of,
+    spelled,
     tell_of_credit,
     trust_made,
     warn,
@@ -59,6 +60,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"token_normalize_func": spelled},
 )
 _MAKE, _LOOK, _TRAIN, _SHARE = "Make", "Look", "Train", "Share"
 _OWN = "rejuice.operators."

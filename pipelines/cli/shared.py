@@ -68,6 +68,11 @@ EPILOG = (
 """Shown below the help of commands that take overrides."""
 
 
+def spelled(option: str) -> str:
+    """The spelling by which an option is looked up: `--no-open` and `--no_open` are the same."""
+    return option.replace("-", "_")
+
+
 class OverridableCommand(TyperCommand):
     """A command that takes `--KEY VALUE`, anywhere on the line, for each key of a recipe.
 
@@ -77,7 +82,7 @@ class OverridableCommand(TyperCommand):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        own = {name for parameter in self.get_params(ctx) for name in parameter.opts}
+        own = {spelled(name) for parameter in self.get_params(ctx) for name in parameter.opts}
         overrides: dict[str, str] = {}
         rest: list[str] = []
         words = iter(args)
@@ -86,7 +91,7 @@ class OverridableCommand(TyperCommand):
                 rest += [word, *words]
                 break
             name, equals, value = word.partition("=")
-            if name in own or not name.startswith("--"):
+            if spelled(name) in own or not name.startswith("--"):
                 rest.append(word)
                 continue
             overrides[name[2:]] = value if equals else next(words, "")

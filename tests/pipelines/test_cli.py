@@ -518,3 +518,10 @@ def test_a_reader_that_goes_away_is_no_error():
     )
     assert done.stdout == '{\n  "$schem'[:10]
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--allow-empty", "--allow_empty"])
+def test_an_option_has_two_spellings(rejuice, recipe, option):
+    nothing_left = ("run", recipe, "--length_filter.min", "100000")
+    assert rejuice(*nothing_left)[0] == 1
+    assert rejuice(*nothing_left, option)[0] == 0
