@@ -178,7 +178,7 @@ class Forker:
         files = list[int]()
         try:
             found = _receive(link, files)
-            refused = found is None or not self._suits(found, files)
+            refused = found is None or not self._suits(found, {*files, link.fileno()})
             pid = -1 if refused else os.fork()
         except (OSError, ValueError):
             pid = -1
@@ -220,9 +220,11 @@ class Forker:
         for number in signals or [signal.SIGKILL]:
             os.kill(child.pid, number)  # It was not waited for yet: no other has its id.
 
-    def _suits(self, request: NewProcess, files: Sequence[int]) -> bool:
-        own = {0, 1, 2, self._control.fileno(), self._listener.fileno(), *self._children, *files}
-        of_libraries = set(map(int, os.listdir("/proc/self/fd"))) - own
+    def _suits(self, request: NewProcess, of_request: set[int]) -> bool:
+        own = {0, 1, 2, self._control.fileno(), self._listener.fileno(), *self._children}
+        listed = set(map(int, os.listdir("/proc/self/fd"))) - own - of_request
+        # Without the one by which the folder was read.
+        of_libraries = {each for each in listed if os.path.exists(f"/proc/self/fd/{each}")}
         # Variables that libraries set are also there if they were loaded where it comes from.
         now = {**request.environment, **self._by_libraries()}
         return (

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
@@ -159,7 +158,6 @@ def test_the_server_ends_with_its_last_fork_and_its_forks_with_it():
 
 LEFT = """
 import sys
-import time
 from rejuice.trainer.cpu.fork_server import load_libraries
 load_libraries()
 before = set(sys.modules)
@@ -212,10 +210,8 @@ def test_sampling_processes_are_forks_and_end_with_the_sampler():
         sampler = subprocess.Popen([sys.executable, "-c", SAMPLES], env=env, stdout=subprocess.PIPE)
         assert sampler.stdout.readline() == b"[0, 1, 2, 3]\n"
         waiting = [int(pid) for pid in sampler.stdout.readline().split()]
-        assert len(waiting) == 2
-        # One of them may have sampled all prompts before the other was there.
-        while len(forks := psutil.Process(server.process.pid).children()) < 2:
-            time.sleep(0.01)
+        forks = psutil.Process(server.process.pid).children()
+        assert len(forks) == len(waiting) == 2
         ended = [os.pidfd_open(pid) for pid in (*waiting, *(fork.pid for fork in forks))]
         sampler.kill()
         assert all(_has_ended(each) for each in ended)
