@@ -311,6 +311,7 @@ def load_ops(
     ours = [op for op in operators if is_ours(op)]
     for op, step in zip(ours, number_steps([op.operator for op in ours]), strict=True):
         op.operator = step.operator  # Steps before and after it decide some of its fields.
+    # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_columns.py::test_the_preflight_finds_what_our_steps_write
     entries = [(op.operator, op._op_cfg) for op in ours if op.operator.on != "train"]
     for op in ours:
         op.unchecked = entries
