@@ -220,8 +220,9 @@ class ForkingProcess(CommandProcess):
 def serve_forks(control: socket.socket, serve: Callable[[socket.socket], None]) -> NoReturn:
     """Fork for each new number, with a socket that `serve` gets, and end forks by their numbers.
 
-    They have what this process has imported. A fork ends with what it has started, and with this
-    process; once the parent has closed the connection, it has a moment to do so by itself.
+    They have what this process has imported. A fork ends with what it has started; once the parent
+    has closed the connection, it has a moment to do so by itself. If this process is killed, the
+    kernel ends its forks, also in the middle of C code, but not what they have started.
     """
     gc.freeze()
     server, forks = os.getpid(), dict[int, int]()

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from ..operators.columns import ADVANTAGES, CREDIT, columns_of
 from ..operators.errors import RecipeError, suggest
@@ -38,7 +38,14 @@ from ..operators.selector.source_quota_selector import SourceQuotaSelector
 from ..operators.training_step import RANK, PerStepOperator
 from ..pipelines.recipe.recipe import Recipe
 from ..pipelines.recipe.steps import Step, compares_group, credit_step, gives_credit, gives_reward
-from ..pipelines.recipe.train import ONE_SET, TURN_MEAN, LossAggMode, Train, default_aggregate
+from ..pipelines.recipe.train import (
+    ONE_SET,
+    TURN_MEAN,
+    LossAggMode,
+    PolicyLoss,
+    Train,
+    default_aggregate,
+)
 
 SAMPLES = {"prompt_token_ids", "response_token_ids", "response_logprobs"}
 """Columns that are large, and that are not used to judge an answer."""
@@ -242,7 +249,7 @@ def _check_loss(found: SplitRecipe, config: Train) -> None:
         if of_turns and name.startswith((*_READ, *_NOT_OF_TURNS)):
             right = "leave the key out, or choose another mean"
             raise RecipeError(f"loss.aggregate {TURN_MEAN} ignores {key}", right)
-        if of != policy:
+        if of != policy and policy in get_args(PolicyLoss):  # What others read is not known.
             right = f"leave the key out, or set train.loss.policy to {of}"
             raise RecipeError(f"{key} is of loss {of}, and {policy} ignores it", right)
 

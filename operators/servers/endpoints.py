@@ -104,7 +104,11 @@ class Endpoints:
             due = [e for e in down if e.look is None and e.rests_until <= self._clock()]
             looks = [self._begin_look(each) for each in due]
             if looks and len(down) == len(self.all):
-                await asyncio.gather(*looks)
+                done, _ = await asyncio.wait(
+                    looks
+                )  # Others wait for them too, if this is cancelled.
+                for each in done:
+                    each.result()
             now, patience_s = self._clock(), self._options.patience_s
             up = [each.rests_until for each in self.all if each.down_since is None]
             if min(up, default=inf) <= now:
@@ -137,6 +141,7 @@ class Endpoints:
             self.works(endpoint)  # The next request reports what is wrong with it.
         finally:
             endpoint.look = None
+            self._changed.set()
 
     def stop_looking(self) -> None:
         for each in self.all:

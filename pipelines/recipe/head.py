@@ -134,6 +134,13 @@ def _path(value: Any) -> DatasetPath:
     raise ValueError(f"{shown(value)} is no path; give one, or a list of them")
 
 
+def _export_path(value: Any) -> AnyPath:
+    path = None if isinstance(value, list | tuple) else _path(value)
+    if not isinstance(path, AnyPath):
+        raise ValueError(f"{shown(value)} is no path that a run writes; give one file or folder")
+    return path
+
+
 class DatasetConfig(Section):
     """A dataset of a `dataset` block, by Data-Juicer's names."""
 
@@ -253,7 +260,7 @@ class Head(Config):
     columns: dict[str, str] | tuple[str, ...] | None = None
     """The columns of the dataset that are read: a list, or a mapping of each to its new name.
     Null: all."""
-    export_path: Annotated[PathField, BeforeValidator(_path)]
+    export_path: Annotated[PathField, BeforeValidator(_export_path)]
     """The file to write: .parquet (exact), .arrow or .jsonl; or, without a suffix, a folder of
     Parquet files."""
     max_rows_per_file: int = Field(1_000_000, ge=1)

@@ -61,7 +61,8 @@ def verl(monkeypatch):
     monkeypatch.setattr(fork_server, "is_supported", lambda: False)
     monkeypatch.setattr(training, "of_run", lambda folder: [])
     monkeypatch.setattr(prompts, "chat_encoder", lambda *_: lambda messages: [0] * 3)
-    monkeypatch.setattr(training, "draw", lambda folders, path: path.write_text(""))
+    monkeypatch.setattr(training, "grouped", lambda folders: [])
+    monkeypatch.setattr(training, "draw", lambda groups, path: path.write_text(""))
     return verl
 
 

@@ -171,6 +171,10 @@ def test_a_key_of_another_loss_is_refused(parts):
         f"{key} is of loss kl_cov, and gspo ignores it; "
         "leave the key out, or set train.loss.policy to kl_cov"
     )
+    for loss in ("dppo_tv", "one_of_my_own"):  # What these read is not known.
+        keys = {"policy_loss.loss_mode": loss, "clip_ratio_c": 10}
+        keys = {f"actor_rollout_ref.actor.{key}": value for key, value in keys.items()}
+        check_section(parts(PLAIN), Train(verl=keys))
     for name in ("loss_agg_mode", "clip_ratio_c", "policy_loss.loss_mode"):
         with pytest.raises(RecipeError, match=f"{TURN_MEAN} ignores .*{name}"):
             check_section(parts(AGENTS), Train(verl={f"actor_rollout_ref.actor.{name}": 3}))

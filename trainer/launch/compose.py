@@ -34,7 +34,10 @@ def problem(folder: Path) -> str | None:
         config = composed(folder)
     except HydraException as error:
         return " ".join(str(error).split())
-    name, known = config.actor_rollout_ref.actor.policy_loss.loss_mode, {*POLICY_LOSS_REGISTRY}
+    name, known = (
+        config.actor_rollout_ref.actor.policy_loss.loss_mode,
+        {*POLICY_LOSS_REGISTRY} - {GEO_MEAN},
+    )
     # Of a list, one library is the user's own: it may register a loss, and only workers import it.
     has_own = not isinstance(config.actor_rollout_ref.model.external_lib, str)
     if name not in known | {GEO_MEAN} and not has_own:  # verl reads it in the first update.

@@ -78,6 +78,28 @@ def test_no_request_waits_for_a_look_at_another_address():
     run_in_virtual_time(main())
 
 
+def test_others_go_on_waiting_where_a_request_that_looks_is_cancelled():
+    async def main():
+        looks, found = asyncio.Event(), None
+
+        async def look(_):
+            await looks.wait()
+
+        clock = asyncio.get_running_loop().time
+        found = Endpoints(ServerOptions(base_url=A, patience_s=1000), clock, look)
+        found.not_reached(found.all[0], "down")
+        await asyncio.sleep(60)
+        one, other = (asyncio.ensure_future(found.usable(clock() + 900)) for _ in range(2))
+        await asyncio.sleep(1)
+        one.cancel()
+        looks.set()
+        begin = clock()
+        assert await other
+        assert clock() - begin < 5
+
+    run_in_virtual_time(main())
+
+
 def test_what_was_down_for_long_fails_three_times_again_before_it_rests():
     async def main():
         now, reasons = [0.0], iter(["down"] * 9 + [""])

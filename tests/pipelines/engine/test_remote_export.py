@@ -16,7 +16,7 @@ from rejuice.pipelines.dataset.write import exported_rows
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.finished_export import read_manifest
 from rejuice.pipelines.engine.report import Report, read_decisions
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.recipe import Recipe, load
 
 pytestmark = pytest.mark.slow
 
@@ -223,15 +223,21 @@ def test_a_store_that_refuses_is_one_line(path, s3):
 def test_places_that_cannot_be_written(path, scheme):
     with pytest.raises(RecipeError) as error:
         load(path, {"export_path": f"{scheme}://x/y.parquet"})
-    assert str(error.value).endswith(
-        f"'export_path' is '{scheme}://x/y.parquet', which rejuice does not write; give a path on "
-        "disk, or s3://BUCKET/..., or run this recipe with dj-process"
-    )
+    found, right = str(error.value).split("; ")
+    assert "export_path" in found
+    assert f"'{scheme}://x/y.parquet'" in found
+    assert right == ("give a path on disk, or s3://BUCKET/..., or run this recipe with dj-process")
+
+
+@pytest.mark.parametrize("value", ["hf://datasets/a/b?split=train", ["a.parquet"], ""])
+def test_what_is_no_path_that_a_run_writes(path, value):
+    with pytest.raises(RecipeError, match=r"export_path.*give (one file or folder|a path)"):
+        Recipe(load(path).steps, "data.jsonl", export_path=value)
 
 
 @pytest.mark.parametrize("name", ["curated.parquet", "curated"])
 @pytest.mark.parametrize(
-    "at", ["export.outline", "export.conform", "report.StepReport", "run.sign"]
+    "at", ["export.outline", "export.conform", "report.StepReport", "finished_export.sign"]
 )
 def test_a_run_that_lost_its_lease_leaves_what_another_run_has_written(
     path, folder, monkeypatch, name, at
