@@ -52,15 +52,17 @@ Responses = Annotated[
     ),
 ]
 
+ResponseCount = Annotated[
+    int | None, typer.Option("--n", min=1, help="How many responses to each prompt.")
+]
+
 
 def evaluate(
     context: typer.Context,
     recipe: Evaluated,
     policy: PolicyOption = None,
     sets: Sets = None,
-    n: Annotated[
-        int | None, typer.Option("--n", min=1, help="How many responses to each prompt.")
-    ] = None,
+    n: ResponseCount = None,
     responses: Responses = None,
     output: Output = None,
     against: Opponent = None,
@@ -80,14 +82,12 @@ def evaluate(
     from ..console import Console, as_json, path_text
     from ..recipe.recipe import load
 
-    of_run = recipe.is_dir()
-    path = recipe / "recipe.yaml" if of_run else recipe
+    path = recipe / "recipe.yaml" if (of_run := recipe.is_dir()) else recipe
     check_recipe_trusted(path, trust)
     evaluator = Evaluator(load(path, overrides_of(context)), _sets(_pairs(sets, "--set"), n))
     console = Console(stderr=True, quiet=quiet)
     if responses and output is None:
-        found = "stored responses need a folder for what is graded"
-        raise RejuiceError(found, "give --output DIR")
+        raise RejuiceError("stored responses need a folder for what is graded", "give --output DIR")
     policy = policy or (_trained(recipe) if of_run and not responses else evaluator.policy)
     folder = output or RUNS / "eval" / _name(policy)
     evaluator.replaced = _replaced(folder, against, evaluator, overwrite)
@@ -98,18 +98,17 @@ def evaluate(
         console.print(f"policy: {path_text(policy)}, engine: {evaluator.engine}", highlight=False)
         made = evaluator.evaluate(folder, policy, progress=not quiet)
     made.write(folder)
-    trained_on = recipe / "prompts" / "train.arrow" if of_run else None
-    try:
-        known = evaluator.contaminated(folder, made.figures, trained_on)
-    except RejuiceError as error:  # The figures are there.
-        warn(f"the training data was not compared: {error}")
-        known = {}
+    known: dict[str, Any] = {}
     compared: dict[str, PairedDifference] = {}
     lacking = None
+    try:  # What was paid for is shown, whatever it cannot be compared with.
+        trained_on = recipe / "prompts" / "train.arrow" if of_run else None
+        known = evaluator.contaminated(folder, made.figures, trained_on)
+    except RejuiceError as error:
+        warn(f"the training data was not compared: {error}")
     try:
-        if against is not None:
-            compared = _compared(made, folder, against)
-    except RejuiceError as error:  # What was paid for is shown first.
+        compared = {} if against is None else _compared(made, folder, against)
+    except RejuiceError as error:
         lacking = error
     if json:
         typer.echo(as_json({**made._asdict(), "in_training": known, "against": compared}))
