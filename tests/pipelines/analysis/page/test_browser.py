@@ -80,7 +80,8 @@ def test_what_is_masked_and_what_a_condition_is_about_is_shown(page, tmp_path):
     assert "masked" not in page.run(f"return {overview}")
     data = page_fixture.page_data(hostile=False)
     only = data.sets[0]
-    funnel = [{**only.figures["funnel"][0], "matched": 5}, *only.figures["funnel"][1:]]
+    first, *others = only.figures["funnel"]
+    funnel = [first.model_copy(update={"matched": 5}), *others]
     figures = {**only.figures, "masked": 0.25, "funnel": funnel}
     build_page(data._replace(sets=(only._replace(figures=figures),)), tmp_path / "p.html")
     page.open(tmp_path / "p.html")
@@ -510,7 +511,7 @@ def test_rows_that_steps_added_have_their_own_tile(page, tmp_path):
 def test_what_cannot_be_known_without_dropped_rows_is_a_dash_with_a_reason(page, tmp_path):
     data = page_fixture.page_data(hostile=False)
     only = data.sets[0]
-    groups = {**only.figures["groups"], "without_signal": None}
+    groups = only.figures["groups"]._replace(without_signal=None)
     left = only._replace(figures={**only.figures, "sampled": None, "groups": groups})
     build_page(data._replace(sets=(left,)), tmp_path / "left.html")
     page.open(tmp_path / "left.html")
