@@ -104,9 +104,8 @@ class Endpoints:
             due = [e for e in down if e.look is None and e.rests_until <= self._clock()]
             looks = [self._begin_look(each) for each in due]
             if looks and len(down) == len(self.all):
-                done, _ = await asyncio.wait(
-                    looks
-                )  # Others wait for them too, if this is cancelled.
+                # Unlike `gather`, it leaves the looks, for which others wait, if this is cancelled.
+                done, _ = await asyncio.wait(looks)
                 for each in done:
                     each.result()
             now, patience_s = self._clock(), self._options.patience_s
