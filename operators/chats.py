@@ -7,6 +7,9 @@ ways, too, all of which `chats_of` reads:
     [{"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]}]     content parts
     [{"from": "human", "value": "2 + 2?"}]                                  ShareGPT
     '[{"role": "user", ...}]', or ['{"role": "user", ...}']                 JSON texts
+    "\\n\\nHuman: 2 + 2?\\n\\nAssistant: 4"                                 one text, see `_TURNS`
+
+Roles are system, user, assistant and tool, or other names of these, see `_ROLES`.
 """
 
 from __future__ import annotations
@@ -137,17 +140,32 @@ def continued(prefix: str | None, responses: Sequence[str | None]) -> list[str |
 
 # --- Chats ----------------------------------------------------------------------------
 
-_ROLES = {
-    **{role: role for role in ("system", "developer", "user", "assistant", "tool")},
-    **{"human": "user", "gpt": "assistant", "bot": "assistant", "chatgpt": "assistant"},
-    **{"model": "assistant", "ai": "assistant"},
+_NAMES = {
+    "system": "system developer",
+    "user": "user human prompter",
+    "assistant": "assistant gpt model bot chatbot chatgpt bard bing ai function_call tool_call",
+    "tool": "tool function function_response observation ipython tool_response tool_result",
 }
-"""How roles are written, in small letters, and what they are; others stay as they are."""
+_ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
+"""How datasets write roles, in small letters, and what they are."""
 _KEYS = (("role", "content"), ("from", "value"))
 """The two fields of messages: some may have the first pair, and others the second."""
 _TEXT_PARTS = (None, "text", "input_text", "output_text")
-_ASKING = frozenset({"system", "developer", "user", "tool"})
+_ASKING = frozenset({"system", "user", "tool"})
 _CALLS = ("tool_calls", "function_call")
+_TURNS = tuple(
+    re.compile(begins)
+    for begins in (
+        r"(?:\A|\n\n)(Human|Assistant):",  # Anthropic's hh-rlhf
+        r"(?:\A|\n\n)(SYSTEM|USER|ASSISTANT|FUNCTION RESPONSE):",  # Glaive
+        r"<\|im_start\|>(\w+)(?:\n|\Z)",  # ChatML, as Qwen's
+        r"<\|start_header_id\|>(\w+)<\|end_header_id\|>",  # Llama 3
+        r"<start_of_turn>(\w+)(?:\n|\Z)",  # Gemma
+    )
+)
+"""What a turn begins with in dialogues that are one text, a form each, and who says it."""
+_BEGIN = re.compile(r"\s*(?:<\|begin_of_text\|>|<bos>|<s>)?\s*")
+_END = re.compile(r"\s*(?:<\|(?:im_end|eot_id|endoftext)\|>|<end_of_turn>|</s>)?\s*\Z")
 
 
 class Message(NamedTuple):
@@ -167,14 +185,15 @@ class Chats(NamedTuple):
     unseen: dict[str, int]
 
 
-def chats_of(column: pa.Array) -> Chats | None:
+def chats_of(column: pa.Array, *, dialogues: bool = True) -> Chats | None:
     """The chats of a column, however the dataset writes them; None if it has none.
 
-    Texts are chats if one of them is a JSON list of messages.
+    Texts are chats if one of them is a JSON list of messages or, with `dialogues`, if one of them
+    is a dialogue: then a text that is none is refused.
     """
     kind = column.type
     if is_text(kind) or (is_list(kind) and is_text(kind.value_type)):
-        rows = _from_json(column.to_pylist())
+        rows = _from_texts(column.to_pylist(), dialogues)
     else:
         rows = column.to_pylist() if _has_messages(kind) else None
     if rows is None:
@@ -218,9 +237,15 @@ def _message(written: Mapping[str, Any], row: int, unseen: dict[str, int]) -> Me
     for name, value in others:
         if value not in (None, [], {}):
             unseen.setdefault(name, row)
-    by = written.get(role)
-    by = _ROLES.get(by.lower(), as_utf8(by)) if isinstance(by, str) else None
-    return Message(by, _text_of(parts), any(written.get(each) for each in _CALLS))
+    by, calls = written.get(role), any(written.get(each) for each in _CALLS)
+    return Message(_role(by) if isinstance(by, str) else None, _text_of(parts), calls)
+
+
+def _role(name: str) -> str:
+    role = _ROLES.get(re.sub(r"[\s-]+", "_", name.strip().lower()))
+    if role is None:
+        raise DataError(f"the role of a message is {name!r}", f"roles are: {', '.join(_ROLES)}")
+    return role
 
 
 def _text_of(content: Any) -> str | None:
@@ -248,7 +273,7 @@ def last_of(chat: Sequence[Message], role: str) -> str | None:
 
 
 def responses_in(texts: pa.Array) -> pa.Array:
-    """Texts, string[M], where that of a whole chat as JSON is its last message's.
+    """Texts, string[M], where that of a whole chat, as JSON or as one text, is its last message's.
 
     A response may be JSON, too, but no list of messages that begins with the user's or the
     system's. Each text is looked at alone, so that none depends on those beside it.
@@ -257,10 +282,10 @@ def responses_in(texts: pa.Array) -> pa.Array:
 
 
 def _response_in(text: str) -> str | None:
-    chat = _chat_in(text) if text[:40].lstrip()[:1] == "[" else None
+    chat = _chat_in(text) if text[:40].lstrip()[:1] == "[" else _dialogue_in(text)
     try:
         messages = [_message(each, 0, {}) for each in chat or ()]
-    except DataError:  # Its contents are no texts.
+    except DataError:  # Its contents are no texts, or its roles are none.
         return text
     begins = messages[0].role if messages else None
     return last_of(messages, "assistant") if begins in _ASKING else text
@@ -275,16 +300,44 @@ def texts_of_contents(contents: pa.Array) -> pa.Array | None:
     return pa.array([_text_of(content) for content in contents.to_pylist()], pa.string())
 
 
-def _from_json(values: list[Any]) -> list[list[dict[str, Any]] | None] | None:
-    """Chats that are written as JSON texts, one for each chat or for each message, or None."""
-    chats = [_chat_in(value) if value else None for value in values]
+def _from_texts(values: list[Any], dialogues: bool) -> list[list[dict[str, Any]] | None] | None:
+    """Chats that are written as texts: as JSON, one for each chat or for each message, or as one
+    text; None if there is none."""
+    chats = [
+        _chat_in(value) or (_dialogue_in(value) if dialogues else None) if value else None
+        for value in values
+    ]
     if not any(chats):
         return None
     for chat, value in zip(chats, values, strict=True):
         if chat is None and value:
-            found = f"some texts are chats as JSON, but not this one: {str(value)[:60]!r}"
-            raise DataError(found, "write all of them as JSON lists of messages, or none")
+            first = next(value for chat, value in zip(chats, values, strict=True) if chat)
+            found = f"some texts are chats ({_start(first)}), but not this one: {_start(value)}"
+            raise DataError(found, "write all of them as chats, or none")
     return chats
+
+
+def _start(value: Any) -> str:
+    return repr(str(value)[:60])
+
+
+def _dialogue_in(text: Any) -> list[dict[str, str]] | None:
+    """The messages of a dialogue that is one text; None if it is none, or nobody answers.
+
+    An answer that is only begun, as a prompt for a base model ends, is no message.
+    """
+    if not isinstance(text, str):
+        return None
+    text = _BEGIN.sub("", text, count=1)
+    turn = next((each for each in _TURNS if each.match(text)), None)
+    if turn is None:
+        return None
+    _, *said = turn.split(text)
+    pairs = zip(said[::2], said[1::2], strict=True)
+    chat = [{"role": by, "content": _END.sub("", content).strip()} for by, content in pairs]
+    if all(_ROLES.get(each["role"].lower()) != "assistant" for each in chat):
+        return None
+    return chat if chat[-1]["content"] else chat[:-1]
 
 
 def _chat_in(value: Any) -> list[dict[str, Any]] | None:

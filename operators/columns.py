@@ -317,15 +317,36 @@ def component(
     return {value: pa.array(values_N, pa.float64(), mask=absent), reason: missing}
 
 
+_NO_NUMBER = pa.array(["", "n/a", "na", "none", "null", "-"])
+"""What datasets write in place of a number that there is not, in small letters."""
+
+
 def numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
-    """float64[N], nan where there is no number; a DataError where the column has another type."""
-    column = table[name]
-    kind = column.type
-    numeric = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
-    if not any(is_kind(kind) for is_kind in numeric):
-        raise DataError(f"column '{name}' is {kind}, not numeric", "name a column of numbers")
+    """float64[N], nan where there is no number; a DataError where the column has another type.
+
+    True is 1. Numbers may be written as texts, with `N/A` and the like where there is none.
+    """
+    column = as_numbers(table[name], f"column '{name}'")
+    return np.asarray(pc.fill_null(column, np.nan))
+
+
+def as_numbers(column: Any, where: str) -> Any:
+    """The column as float64; `where` it is, for errors. See `numbers`."""
+    kind, right = column.type, "name a column of numbers"
+    if is_text(kind):
+        trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
+        absent = pc.is_in(pc.utf8_lower(trimmed), _NO_NUMBER)
+        try:
+            return pc.if_else(absent, None, trimmed).cast(pa.float64())
+        except pa.ArrowInvalid as error:
+            raise DataError(f"{where} is {kind}, not numeric ({error})", right) from None
+    others = (pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
+    if not (
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or any(t(kind) for t in others)
+    ):
+        raise DataError(f"{where} is {kind}, not numeric", right)
     # Not safe: integers beyond 2**53 round to the nearest float64 instead of failing.
-    return np.asarray(pc.fill_null(column.cast(pa.float64(), safe=False), np.nan))
+    return column.cast(pa.float64(), safe=False)
 
 
 def mean_of_lists(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -302,7 +302,7 @@ def test_what_a_policy_would_not_see_is_refused():
         template([bare])
     with pytest.raises(DataError, match="a chat in column 'question' ends with the assistant's"):
         template([[*CHAT, {"role": "assistant", "content": "Well,"}]], final_message="fail")
-    with pytest.raises(DataError, match="some texts are chats as JSON, but not this one: 'x'"):
+    with pytest.raises(DataError, match="but not this one: 'x'"):
         template([json.dumps(CHAT), "x"])
 
 
