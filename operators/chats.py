@@ -8,8 +8,6 @@ ways, too, all of which `chats_of` reads:
     [{"from": "human", "value": "2 + 2?"}]                                  ShareGPT
     '[{"role": "user", ...}]', or ['{"role": "user", ...}']                 JSON texts
     "\\n\\nHuman: 2 + 2?\\n\\nAssistant: 4"                                 one text, see `_TURNS`
-
-Roles are system, user, assistant and tool, or other names of these, see `_ROLES`.
 """
 
 from __future__ import annotations
@@ -21,11 +19,13 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from .arrow_compute import pc
 from .columns import MESSAGES, content_ids, is_list, is_text
 from .errors import DataError
+from .groups import Groups
 from .json_text import as_utf8
 
 # --- What a model wrote after its thoughts, in the forms of all families --------------
@@ -153,19 +153,23 @@ _KEYS = (("role", "content"), ("from", "value"))
 _TEXT_PARTS = (None, "text", "input_text", "output_text")
 _ASKING = frozenset({"system", "user", "tool"})
 _CALLS = ("tool_calls", "function_call")
-_TURNS = tuple(
-    re.compile(begins)
-    for begins in (
-        r"(?:\A|\n\n)(Human|Assistant):",  # Anthropic's hh-rlhf
-        r"(?:\A|\n\n)(SYSTEM|USER|ASSISTANT|FUNCTION RESPONSE):",  # Glaive
-        r"<\|im_start\|>(\w+)(?:\n|\Z)",  # ChatML, as Qwen's
-        r"<\|start_header_id\|>(\w+)<\|end_header_id\|>",  # Llama 3
-        r"<start_of_turn>(\w+)(?:\n|\Z)",  # Gemma
-    )
-)
+_TURNS = [
+    re.compile(r"(?:\A|\n\n)(Human|Assistant):"),  # Anthropic's hh-rlhf
+    re.compile(r"(?:\A|\n\n)(SYSTEM|USER|ASSISTANT|FUNCTION RESPONSE):"),  # Glaive
+    re.compile(r"<\|im_start\|>(\w+)(?:\n|\Z)"),  # ChatML, as Qwen's
+    re.compile(r"<\|start_header_id\|>(\w+)<\|end_header_id\|>"),  # Llama 3
+    re.compile(r"<start_of_turn>(\w+)(?:\n|\Z)"),  # Gemma
+]
 """What a turn begins with in dialogues that are one text, a form each, and who says it."""
 _BEGIN = re.compile(r"\s*(?:<\|begin_of_text\|>|<bos>|<s>)?\s*")
 _END = re.compile(r"\s*(?:<\|(?:im_end|eot_id|endoftext)\|>|<end_of_turn>|</s>)?\s*\Z")
+
+PROMPT_CUT = "prompt_cut"
+"""The note that counts responses whose prompt was cut from them."""
+_LONG = re.compile(r"\s*\S+\s+\S+\s+\S|.{20}", re.DOTALL)
+"""What an answer does not begin with by itself, as that to `Hello!` may."""
+_CODE = re.compile(r"^(?:def|class|import|from)\s", re.MULTILINE)
+"""In a prompt: the response is a whole program, which would not run without its beginning."""
 
 
 class Message(NamedTuple):
@@ -185,15 +189,14 @@ class Chats(NamedTuple):
     unseen: dict[str, int]
 
 
-def chats_of(column: pa.Array, *, dialogues: bool = True) -> Chats | None:
+def chats_of(column: pa.Array) -> Chats | None:
     """The chats of a column, however the dataset writes them; None if it has none.
 
-    Texts are chats if one of them is a JSON list of messages or, with `dialogues`, if one of them
-    is a dialogue: then a text that is none is refused.
+    Texts are chats if one of them is a JSON list of messages, or a dialogue.
     """
     kind = column.type
     if is_text(kind) or (is_list(kind) and is_text(kind.value_type)):
-        rows = _from_texts(column.to_pylist(), dialogues)
+        rows = _from_texts(column.to_pylist())
     else:
         rows = column.to_pylist() if _has_messages(kind) else None
     if rows is None:
@@ -300,44 +303,31 @@ def texts_of_contents(contents: pa.Array) -> pa.Array | None:
     return pa.array([_text_of(content) for content in contents.to_pylist()], pa.string())
 
 
-def _from_texts(values: list[Any], dialogues: bool) -> list[list[dict[str, Any]] | None] | None:
-    """Chats that are written as texts: as JSON, one for each chat or for each message, or as one
-    text; None if there is none."""
-    chats = [
-        _chat_in(value) or (_dialogue_in(value) if dialogues else None) if value else None
-        for value in values
-    ]
+def _from_texts(values: list[Any]) -> list[list[dict[str, Any]] | None] | None:
+    """Chats that are written as texts: as JSON, one for each chat or for each message, or as
+    dialogues; None if there is none."""
+    chats = [(_chat_in(value) or _dialogue_in(value)) if value else None for value in values]
     if not any(chats):
         return None
     for chat, value in zip(chats, values, strict=True):
         if chat is None and value:
-            first = next(value for chat, value in zip(chats, values, strict=True) if chat)
-            found = f"some texts are chats ({_start(first)}), but not this one: {_start(value)}"
+            found = f"some texts are chats, but not this one: {str(value)[:60]!r}"
             raise DataError(found, "write all of them as chats, or none")
     return chats
 
 
-def _start(value: Any) -> str:
-    return repr(str(value)[:60])
-
-
 def _dialogue_in(text: Any) -> list[dict[str, str]] | None:
-    """The messages of a dialogue that is one text; None if it is none, or nobody answers.
-
-    An answer that is only begun, as a prompt for a base model ends, is no message.
-    """
-    if not isinstance(text, str):
-        return None
-    text = _BEGIN.sub("", text, count=1)
+    """The messages of a dialogue that is one text; None if it is none, or nobody answers. An answer
+    that is only begun, as prompts of base models end, is no message."""
+    text = _BEGIN.sub("", text, count=1) if isinstance(text, str) else ""
     turn = next((each for each in _TURNS if each.match(text)), None)
-    if turn is None:
+    said = turn.split(text)[1:] if turn else []
+    contents = [_END.sub("", each).strip() for each in said[1::2]]
+    if "assistant" not in [_ROLES.get(each.lower()) for each in said[::2]]:
         return None
-    _, *said = turn.split(text)
-    pairs = zip(said[::2], said[1::2], strict=True)
-    chat = [{"role": by, "content": _END.sub("", content).strip()} for by, content in pairs]
-    if all(_ROLES.get(each["role"].lower()) != "assistant" for each in chat):
-        return None
-    return chat if chat[-1]["content"] else chat[:-1]
+    pairs = zip(said[::2], contents, strict=True)
+    chat = [{"role": by, "content": content} for by, content in pairs]
+    return chat if contents[-1] else chat[:-1]
 
 
 def _chat_in(value: Any) -> list[dict[str, Any]] | None:
@@ -411,6 +401,28 @@ def last_user_message(prompts: pa.Array) -> pa.Array:
         for prompt in prompts.to_pylist()
     ]
     return pa.array([contents[-1] if contents else None for contents in asked], pa.string())
+
+
+def without_prompts(
+    responses: pa.Array, prompts: pa.Array, groups: Groups
+) -> tuple[pa.Array, dict[str, float]]:
+    """Responses without the prompt that all of their group begin with, and how many begin so."""
+    if not is_chat(prompts.type):
+        return responses, {}
+    texts, asked = responses.to_pylist(), last_user_message(prompts).to_pylist()
+    echoes_N = np.array([_echoes(*each) for each in zip(texts, asked, strict=True)], bool)
+    begin_N = (groups.sum(~echoes_N) == 0)[groups.codes_N]
+    cut = [at for at in np.flatnonzero(begin_N) if texts[at] and texts[at] != asked[at]]
+    for at in cut:
+        texts[at] = texts[at][len(asked[at]) :]
+    return pa.array(texts, pa.string()), {PROMPT_CUT: len(cut)} if cut else {}
+
+
+def _echoes(text: str | None, asked: str | None) -> bool:
+    """Whether a response begins with its prompt, or is null."""
+    if text is None or not asked or not text.startswith(asked):
+        return text is None
+    return bool(_LONG.match(asked)) and not _CODE.search(asked)
 
 
 def is_chat(kind: pa.DataType) -> bool:

@@ -322,16 +322,13 @@ _NO_NUMBER = pa.array(["", "n/a", "na", "none", "null", "-"])
 
 
 def numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
-    """float64[N], nan where there is no number; a DataError where the column has another type.
-
-    True is 1. Numbers may be written as texts, with `N/A` and the like where there is none.
-    """
-    column = as_numbers(table[name], f"column '{name}'")
-    return np.asarray(pc.fill_null(column, np.nan))
+    """float64[N], nan where there is no number; a DataError where the column has another type."""
+    return np.asarray(pc.fill_null(as_numbers(table[name], f"column '{name}'"), np.nan))
 
 
 def as_numbers(column: Any, where: str) -> Any:
-    """The column as float64; `where` it is, for errors. See `numbers`."""
+    """A column of numbers, which may be texts, with `N/A` and the like for null, or of booleans, as
+    float64; `where` it is, for errors."""
     kind, right = column.type, "name a column of numbers"
     if is_text(kind):
         trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
@@ -340,10 +337,9 @@ def as_numbers(column: Any, where: str) -> Any:
             return pc.if_else(absent, None, trimmed).cast(pa.float64())
         except pa.ArrowInvalid as error:
             raise DataError(f"{where} is {kind}, not numeric ({error})", right) from None
-    others = (pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
-    if not (
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or any(t(kind) for t in others)
-    ):
+    types = pa.types
+    known = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
+    if not any(is_kind(kind) for is_kind in known):
         raise DataError(f"{where} is {kind}, not numeric", right)
     # Not safe: integers beyond 2**53 round to the nearest float64 instead of failing.
     return column.cast(pa.float64(), safe=False)

@@ -49,11 +49,10 @@ class PromptTemplateMapper(Operator):
 
     question: str = "question"
     """Column with the question: strings, or chats. A chat is a list of messages (role, content),
-    also with content parts, with ShareGPT's keys (from, value), or as JSON text; or all of it is
-    one text, as in hh-rlhf (`Human: ... Assistant: ...`) or with the marks of ChatML, Llama 3 or
-    Gemma, unless there is a `template`. Other names of roles, such as `gpt`, `function_call`,
-    `observation` or `developer`, become system, user, assistant and tool; unknown ones are refused.
-    """
+    also with content parts, with ShareGPT's keys (from, value), or as JSON text; or it is one text,
+    as in hh-rlhf (`Human: ... Assistant: ...`) or with the marks of ChatML, Llama 3 or Gemma. Other
+    names of roles, such as `gpt`, `observation` or `developer`, become system, user, assistant and
+    tool."""
     final_message: Literal["auto", "response", "fail"] = "auto"
     """What a final message of the assistant is: `response` leaves it out of the prompt, and
     `recorded_rollout_mapper` reads it from the same column; `fail` ends the run. `auto` is `fail`
@@ -167,8 +166,7 @@ class PromptTemplateMapper(Operator):
         return [text for text in references if text]
 
     def _prompts(self, questions: pa.Array) -> pa.Array:
-        # With a template of its own, a dialogue that is one text is the text of a question.
-        chats = chats_of(questions, dialogues=self.template == "{question}")
+        chats = chats_of(questions)
         if chats is not None:
             return self._from_chat(chats, questions)
         if is_text(questions.type) or pa.types.is_null(questions.type):

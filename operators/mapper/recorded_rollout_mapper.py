@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
@@ -12,38 +11,22 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from ..arrow_compute import pc
-from ..chats import (
-    Chats,
-    chats_of,
-    is_chat,
-    last_of,
-    last_user_message,
-    responses_in,
-    texts_of_contents,
-)
+from ..chats import Chats, chats_of, last_of, responses_in, texts_of_contents, without_prompts
 from ..columns import (
     ROW_CONTRACT,
-    BoolArray,
     as_numbers,
     at_path,
     columns_of,
     content_ids,
     field_at,
-    flat,
     is_list,
     is_text,
 )
 from ..errors import DataError, suggest
-from ..groups import Groups
+from ..groups import Array, Groups
 from ..operator import Change, Columns, Operator, Scope, drop
 
 _OWN = ("prompt_id", "response_id", "response")
-PROMPT_CUT, ONLY_PROMPT = "prompt_cut", "only_prompt"
-"""Notes: how many responses began with their prompt, which was cut, and how many are no more."""
-_LONG_PROMPT = re.compile(r"\s*\S+\s+\S+\s+\S|.{20}", re.DOTALL)
-"""What no answer begins with by itself, as one to `Hello!` may."""
-_CODE = re.compile(r"^(?:def|class|import|from)\s", re.MULTILINE)
-"""In a prompt: the response is the whole program, and without its beginning it would not run."""
 
 
 def is_text_or_texts(kind: pa.DataType) -> bool:
@@ -63,11 +46,9 @@ class RecordedRolloutMapper(Operator):
     Assistant: ...`, if it begins with another's), the response is the last message, if it is the
     assistant's and says something.
 
-    Where every response to a prompt begins with the prompt (of a chat, with all of its last user
-    message), it is cut, and the note `prompt_cut` counts them. It must have three words or 20
-    characters, as `Hello! ...` may well answer `Hello!`, and no line of a Python program, which
-    would not run without it. A response that is its prompt and no more is left as it is and counted
-    as `only_prompt`. Responses with token ids are not looked at.
+    Where every response to a prompt begins with all of its last user message, that is cut, and the
+    note `prompt_cut` counts them: not a message of fewer than three words and 20 characters, such
+    as `Hello!`, or with lines of Python (a whole program), and not where there are token ids.
 
     Responses of a prompt keep their order: by row, then by `columns`, then by position in the list.
     A null response counts as a rollout: it keeps its row, with a null `response`.
@@ -83,15 +64,14 @@ class RecordedRolloutMapper(Operator):
     keep_fields: dict[str, str] = Field({})
     """Other fields of the structs to keep, each with its new column, such as
     `{model: policy, is_correct: is_correct}`. A field that becomes a reward component, such as
-    `{score: reward_judge}`, is a number, also as text (`"4"`, `"N/A"`), or true or false, which are
-    1 and 0; it is missing as `no_value` if it is null."""
+    `{score: reward_judge}`, is a number, also as text, or a boolean; it is missing as `no_value` if
+    it is null, or a text such as `N/A`."""
     parallel: dict[str, str] = Field({})
     """Columns of lists beside the list of responses, one value for each, and the columns that the
     values become, such as `{finish_reasons: finish_reason, correctness: is_correct}`. They are
-    removed; where the list is null, so are the values. A list with more or fewer values is refused,
-    but where they are a reward component, such as `{ratings: reward_judge}`, it is missing in all
-    of the row's responses as `uneven_lists`: `reward_sum_mapper` with `on_missing: drop_row` leaves
-    such rows out."""
+    removed; where the list is null, so are the values. A list of another length is refused; where
+    it has rewards (`{ratings: reward_judge}`), all of the row's are missing, as `uneven_lists`: set
+    `on_missing: drop_row` in `reward_sum_mapper` to leave such rows out."""
     policy: str | None = None
     """Name of the policy of all these responses. Null: the policy of `keep_fields`, else the
     column's name if there are several columns."""
@@ -152,15 +132,13 @@ class RecordedRolloutMapper(Operator):
         found = self._found(table)
         parents = np.asarray(found["row"]).astype(np.int64)
         ids = table["prompt_id"].take(pa.array(parents))
-        index_N = Groups.of_column(ids).position()
+        groups, notes = Groups.of_column(ids), dict[str, float]()
         written = {name: found[name].combine_chunks() for name in found.column_names[1:]}
-        notes = dict[str, float]()
         if "prompt" in table.column_names and "response_token_ids" not in written:
-            asked = _asked(flat(table["prompt"])).take(pa.array(parents))
-            written["response"], notes = _without_prompts(written["response"], asked, ids)
-        written["response_id"] = content_ids(
-            zip(ids.to_pylist(), map(str, index_N), written["response"].to_pylist(), strict=True)
-        )
+            prompts = table["prompt"].take(pa.array(parents))
+            written["response"], notes = without_prompts(written["response"], prompts, groups)
+        texts, places = written["response"].to_pylist(), map(str, groups.position())
+        written["response_id"] = content_ids(zip(ids.to_pylist(), places, texts, strict=True))
         childless_N = np.bincount(parents, minlength=table.num_rows) == 0
         reasons = drop({"no_responses": childless_N})
         return Change(written, reasons, parents, without=self.removes(), notes=notes)
@@ -192,13 +170,14 @@ class RecordedRolloutMapper(Operator):
             cells = pa.nulls(len(cells))
         else:
             columns = {"row": rows, "response": self._text(name, cells)}
-        uneven = dict[str, BoolArray]()
+        uneven = dict[str, Array]()
         for field, target in self.keep_fields.items():
             columns[target] = self._typed(name, field, target, self._field(name, cells, field))
         for other, target in self.parallel.items():
             values, uneven[target] = self._beside(other, name, table, rows)
             columns[target] = self._typed(other, other, target, values)
         for target in self._rewards():
+            columns[target] = as_numbers(columns[target], f"column '{target}'")
             absent = {"uneven_lists": uneven[target]} if target in uneven else {}
             columns[f"{target}_missing"] = drop({**absent, "no_value": columns[target].is_null()})
         if "policy" in self.writes() and "policy" not in columns:
@@ -222,7 +201,7 @@ class RecordedRolloutMapper(Operator):
 
     def _beside(
         self, other: str, name: str, table: pa.Table, rows: pa.Array
-    ) -> tuple[pa.Array, BoolArray]:
+    ) -> tuple[pa.Array, Array]:
         """The items of the lists in another column, one for each response, and where they are null
         as a list has more or fewer; a DataError if they are no rewards."""
         lists = at_path(table, other)
@@ -278,9 +257,6 @@ class RecordedRolloutMapper(Operator):
         return found
 
     def _typed(self, name: str, field: str, target: str, values: pa.Array) -> pa.Array:
-        is_written = is_text(values.type) or pa.types.is_boolean(values.type)
-        if is_written and target in self._rewards():
-            return as_numbers(values, f"field '{field}' of column '{name}'")
         wanted = ROW_CONTRACT.get(target, values.type)
         try:
             return values.cast(wanted)
@@ -289,32 +265,3 @@ class RecordedRolloutMapper(Operator):
                 f"field '{field}' of column '{name}' is {values.type}",
                 f"'{target}' is {wanted}: give the column another name",
             ) from None
-
-
-def _asked(prompts: pa.Array) -> pa.Array:
-    """The text of each prompt, string[N]: of a chat that of its last user message."""
-    if is_chat(prompts.type):
-        return last_user_message(prompts)
-    return prompts if is_text(prompts.type) else pa.nulls(len(prompts), pa.string())
-
-
-def _begins(text: str | None, prompt: str | None) -> bool:
-    if not (text and prompt and text.startswith(prompt)):
-        return False
-    return bool(_LONG_PROMPT.match(prompt)) and not _CODE.search(prompt)
-
-
-def _without_prompts(
-    responses: pa.Array, asked: pa.Array, prompt_ids: pa.Array
-) -> tuple[pa.Array, dict[str, float]]:
-    """Responses without the prompts that they begin with, and the notes."""
-    texts, prompts = responses.to_pylist(), asked.to_pylist()
-    groups = Groups.of_column(prompt_ids)
-    others_N = np.array([not _begins(*each) for each in zip(texts, prompts, strict=True)], bool)
-    others_N &= np.asarray(responses.is_valid())
-    echoed_N = np.asarray(responses.is_valid()) & (groups.sum(others_N) == 0)[groups.codes_N]
-    only_N = echoed_N & np.asarray(pc.fill_null(pc.equal(responses, asked), False))
-    for at in np.flatnonzero(echoed_N & ~only_N):
-        texts[at] = texts[at][len(prompts[at]) :]
-    counts = {PROMPT_CUT: int((echoed_N & ~only_N).sum()), ONLY_PROMPT: int(only_N.sum())}
-    return pa.array(texts, pa.string()), {name: n for name, n in counts.items() if n}

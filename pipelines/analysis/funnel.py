@@ -14,8 +14,8 @@ from rich.text import Text
 
 from ...operators import RejuiceError
 from ...operators.arrow_compute import pc
+from ...operators.chats import PROMPT_CUT
 from ...operators.logs import visible
-from ...operators.mapper.recorded_rollout_mapper import ONLY_PROMPT, PROMPT_CUT
 from ..console import LOG_WIDTH, figures_table, listed, path_text, print_lines, widen_log
 from ..dataset.files import run_folder
 from ..dataset.remote import AnyPath, to_path
@@ -43,11 +43,6 @@ _REWARD = "reward_"
 _GRADED = ("verdict", "reward", "advantage")
 """Columns that are shown even if they are the same in all rows, as each component is: GRPO learns
 nothing then."""
-_NOTED = {
-    PROMPT_CUT: "responses began with their prompt, which was cut",
-    ONLY_PROMPT: "responses are their prompt and no more, and were left as they are",
-}
-"""Notes that have a line of their own."""
 _MOST_MESSAGES = 3
 """Lines about what Data-Juicer has logged, for each step."""
 
@@ -158,9 +153,8 @@ def _closing(report: Report) -> Iterator[str]:
             yield f"warning: {step.step}: {step.unmatched}"
     for step in report.steps:
         yield from _logged(step)
-        for note, meaning in _NOTED.items():
-            if count := step.notes.get(note):
-                yield f"{step.step}: {note}: {count:,.0f} {meaning}"
+        if cut := step.notes.get(PROMPT_CUT):
+            yield f"{step.step}: {cut:,.0f} responses began with their prompt, which was cut"
     # A row that an operator made without an id cannot be named.
     rows = (row for row in decided_rows(folder) if row and row != NEW_ROW)
     row = next(rows, None) if report.cache and report.dropped else None

@@ -16,11 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...operators import DataError
+from ...operators.chats import check_chats
 from ...operators.columns import MESSAGES, is_text
 from ...pipelines.dataset.files import filled
 from .rows import as_chats, prompts_of_dataset, read_rows
 from .trajectories import has_trajectories
-from .trl_formats import Format, Pairs, converted
+from .trl_formats import Format, Pairs, converted, pictures
 
 _Conversation: TypeAlias = list[dict[str, str]]
 
@@ -32,6 +33,17 @@ class TrainerFiles(NamedTuple):
     sentences: tuple[str, ...]  # what was left out, and what else there is to know
     used_by: str  # the command or file that takes the settings
     settings: tuple[str, ...]  # with which the trainer reads the file, a line each
+
+
+def _read_texts(dataset: Path) -> pa.Table:
+    """Rows; those with pictures, or other prompts that are no texts, are refused."""
+    rows = read_rows(dataset)
+    if found := [name for name, column in pictures(rows).items() if column.null_count < len(rows)]:
+        what = f"{dataset} has pictures in column '{found[0]}', which would be lost"
+        raise DataError(what, "leave the column out, or give `rejuice export hf`, which keeps it")
+    if "prompt" in rows.column_names and not is_text(rows["prompt"].type):
+        check_chats(rows["prompt"])
+    return rows
 
 
 # --- OpenRLHF -------------------------------------------------------------------------
@@ -57,7 +69,7 @@ def export_openrlhf(
         if "reference" in table.column_names:
             keys["label_key"] = "reference"
     else:
-        read = read_rows(dataset)
+        read = _read_texts(dataset)
         made, agents = converted(dataset, read, form, tool_calls=False), has_trajectories(read)
         table, rows, sentences = made.table, made.rows, [*made.sentences()]
         if agents and name == "completions":  # The loss is on messages of the assistant alone.
@@ -93,7 +105,7 @@ def export_llama_factory(
     Rows in whose conversation user and model do not take turns are left out as `not_alternating`:
     LLaMA-Factory skips them.
     """
-    read = read_rows(dataset)
+    read = _read_texts(dataset)
     made, agents = converted(dataset, read, form, tool_calls=False), has_trajectories(read)
     ranking = isinstance(form, Pairs)
     if ranking and agents:

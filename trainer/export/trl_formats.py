@@ -81,7 +81,8 @@ class Completions:
             found = _grades(kept)
             counts = {name: int(mask_N.sum()) for name, mask_N in (found or {}).items()}
             notes = [f"Completions by verdict: {counted(counts) if counts else 'none is graded'}."]
-        table = pa.table({"prompt": kept["prompt"], "completion": answers(kept["response"])})
+        completion = answers(kept["response"])
+        table = pa.table({"prompt": kept["prompt"], "completion": completion, **pictures(kept)})
         return Converted(table, rows.num_rows, left_out, notes=tuple(notes))
 
 
@@ -134,6 +135,7 @@ class Pairs:
                 "rejected": answers(rejected["response"]),
                 "score_chosen": chosen["reward"],
                 "score_rejected": rejected["reward"],
+                **pictures(chosen),
             }
         )
         gave = f"{groups - sum(unpaired.values()):,} of {groups:,} groups gave pairs."
@@ -197,6 +199,11 @@ def converted(dataset: Path, rows: pa.Table, form: Format, *, tool_calls: bool =
 
 def counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items())
+
+
+def pictures(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
+    """The columns in which TRL looks for pictures."""
+    return {name: rows[name] for name in ("image", "images") if name in rows.column_names}
 
 
 class _Usable(NamedTuple):
