@@ -156,20 +156,20 @@ _CALLS = ("tool_calls", "function_call")
 _TURNS = [
     re.compile(r"(?:\A|\n\n)(Human|Assistant):"),  # Anthropic's hh-rlhf
     re.compile(r"(?:\A|\n\n)(SYSTEM|USER|ASSISTANT|FUNCTION RESPONSE):"),  # Glaive
+    re.compile(r"### (Human|Assistant):"),  # Guanaco
     re.compile(r"<\|im_start\|>(\w+)(?:\n|\Z)"),  # ChatML, as Qwen's
+    re.compile(r"<\|(system|user|assistant)\|>"),  # Zephyr, Phi
     re.compile(r"<\|start_header_id\|>(\w+)<\|end_header_id\|>"),  # Llama 3
     re.compile(r"<start_of_turn>(\w+)(?:\n|\Z)"),  # Gemma
 ]
 """What a turn begins with in dialogues that are one text, a form each, and who says it."""
 _BEGIN = re.compile(r"\s*(?:<\|begin_of_text\|>|<bos>|<s>)?\s*")
-_END = re.compile(r"\s*(?:<\|(?:im_end|eot_id|endoftext)\|>|<end_of_turn>|</s>)?\s*\Z")
+_END = re.compile(r"\s*(?:<\|(?:im_end|eot_id|end|endoftext)\|>|<end_of_turn>|</s>)?\s*\Z")
 
-PROMPT_CUT = "prompt_cut"
-"""The note that counts responses whose prompt was cut from them."""
+# A prompt that no answer begins with by itself, as that to `Hello!` may; and one that begins a
+# program, which would not run without it.
 _LONG = re.compile(r"\s*\S+\s+\S+\s+\S|.{20}", re.DOTALL)
-"""What an answer does not begin with by itself, as that to `Hello!` may."""
 _CODE = re.compile(r"^(?:def|class|import|from)\s", re.MULTILINE)
-"""In a prompt: the response is a whole program, which would not run without its beginning."""
 
 
 class Message(NamedTuple):
@@ -241,14 +241,12 @@ def _message(written: Mapping[str, Any], row: int, unseen: dict[str, int]) -> Me
         if value not in (None, [], {}):
             unseen.setdefault(name, row)
     by, calls = written.get(role), any(written.get(each) for each in _CALLS)
-    return Message(_role(by) if isinstance(by, str) else None, _text_of(parts), calls)
-
-
-def _role(name: str) -> str:
-    role = _ROLES.get(re.sub(r"[\s-]+", "_", name.strip().lower()))
-    if role is None:
-        raise DataError(f"the role of a message is {name!r}", f"roles are: {', '.join(_ROLES)}")
-    return role
+    if not isinstance(by, str):
+        return Message(None, _text_of(parts), calls)
+    known = _ROLES.get(re.sub(r"[\s-]+", "_", by.strip().lower()))
+    if known is None:
+        raise DataError(f"the role of a message is {by!r}", f"roles are: {', '.join(_ROLES)}")
+    return Message(known, _text_of(parts), calls)
 
 
 def _text_of(content: Any) -> str | None:
@@ -304,8 +302,7 @@ def texts_of_contents(contents: pa.Array) -> pa.Array | None:
 
 
 def _from_texts(values: list[Any]) -> list[list[dict[str, Any]] | None] | None:
-    """Chats that are written as texts: as JSON, one for each chat or for each message, or as
-    dialogues; None if there is none."""
+    """Chats that are texts: dialogues, or JSON, one for each chat or for each message; or None."""
     chats = [(_chat_in(value) or _dialogue_in(value)) if value else None for value in values]
     if not any(chats):
         return None
@@ -320,13 +317,12 @@ def _dialogue_in(text: Any) -> list[dict[str, str]] | None:
     """The messages of a dialogue that is one text; None if it is none, or nobody answers. An answer
     that is only begun, as prompts of base models end, is no message."""
     text = _BEGIN.sub("", text, count=1) if isinstance(text, str) else ""
-    turn = next((each for each in _TURNS if each.match(text)), None)
-    said = turn.split(text)[1:] if turn else []
-    contents = [_END.sub("", each).strip() for each in said[1::2]]
-    if "assistant" not in [_ROLES.get(each.lower()) for each in said[::2]]:
+    form = next((each for each in _TURNS if each.match(text)), None)
+    parts = form.split(text)[1:] if form else []
+    roles, contents = parts[::2], [_END.sub("", each).strip() for each in parts[1::2]]
+    if all(_ROLES.get(each.lower()) != "assistant" for each in roles):
         return None
-    pairs = zip(said[::2], contents, strict=True)
-    chat = [{"role": by, "content": content} for by, content in pairs]
+    chat = [{"role": by, "content": text} for by, text in zip(roles, contents, strict=True)]
     return chat if contents[-1] else chat[:-1]
 
 
@@ -403,19 +399,17 @@ def last_user_message(prompts: pa.Array) -> pa.Array:
     return pa.array([contents[-1] if contents else None for contents in asked], pa.string())
 
 
-def without_prompts(
-    responses: pa.Array, prompts: pa.Array, groups: Groups
-) -> tuple[pa.Array, dict[str, float]]:
+def without_prompts(responses: pa.Array, prompts: pa.Array, groups: Groups) -> tuple[pa.Array, int]:
     """Responses without the prompt that all of their group begin with, and how many begin so."""
     if not is_chat(prompts.type):
-        return responses, {}
+        return responses, 0
     texts, asked = responses.to_pylist(), last_user_message(prompts).to_pylist()
     echoes_N = np.array([_echoes(*each) for each in zip(texts, asked, strict=True)], bool)
     begin_N = (groups.sum(~echoes_N) == 0)[groups.codes_N]
     cut = [at for at in np.flatnonzero(begin_N) if texts[at] and texts[at] != asked[at]]
     for at in cut:
         texts[at] = texts[at][len(asked[at]) :]
-    return pa.array(texts, pa.string()), {PROMPT_CUT: len(cut)} if cut else {}
+    return pa.array(texts, pa.string()), len(cut)
 
 
 def _echoes(text: str | None, asked: str | None) -> bool:

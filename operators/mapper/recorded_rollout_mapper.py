@@ -26,6 +26,8 @@ from ..errors import DataError, suggest
 from ..groups import Array, Groups
 from ..operator import Change, Columns, Operator, Scope, drop
 
+PROMPT_CUT = "prompt_cut"
+"""The note that counts responses whose prompt was cut from them."""
 _OWN = ("prompt_id", "response_id", "response")
 
 
@@ -132,15 +134,15 @@ class RecordedRolloutMapper(Operator):
         found = self._found(table)
         parents = np.asarray(found["row"]).astype(np.int64)
         ids = table["prompt_id"].take(pa.array(parents))
-        groups, notes = Groups.of_column(ids), dict[str, float]()
+        groups, cut = Groups.of_column(ids), 0
         written = {name: found[name].combine_chunks() for name in found.column_names[1:]}
         if "prompt" in table.column_names and "response_token_ids" not in written:
             prompts = table["prompt"].take(pa.array(parents))
-            written["response"], notes = without_prompts(written["response"], prompts, groups)
+            written["response"], cut = without_prompts(written["response"], prompts, groups)
         texts, places = written["response"].to_pylist(), map(str, groups.position())
         written["response_id"] = content_ids(zip(ids.to_pylist(), places, texts, strict=True))
         childless_N = np.bincount(parents, minlength=table.num_rows) == 0
-        reasons = drop({"no_responses": childless_N})
+        reasons, notes = drop({"no_responses": childless_N}), {PROMPT_CUT: cut} if cut else {}
         return Change(written, reasons, parents, without=self.removes(), notes=notes)
 
     def _found(self, table: pa.Table) -> pa.Table:

@@ -14,6 +14,7 @@ from ..arrow_compute import pc
 from ..columns import (
     NOT_APPLICABLE,
     BoolArray,
+    as_numbers,
     component_columns,
     flat,
     is_text,
@@ -63,7 +64,8 @@ class RewardSumMapper(Operator):
     weights: dict[str, Weight] = Field(min_length=1)
     """Weight of each component: a number, or `{from: 0.5, to: 0.3, kind: linear}` (or `cosine`)
     for one that changes over training. Component `quality` is the column `reward_quality`, of a
-    step or of the dataset: `columns: {score: reward_quality}` names a number of its rows so."""
+    step or of the dataset: `columns: {score: reward_quality}` names a number of its rows so, also
+    one that is text (`"4"`, `"N/A"`), or a boolean, such as the `label` of KTO."""
     gates: dict[str, RewardGate] = Field({})
     """Where a component counts, if not everywhere: `only_correct` in responses whose verdict is
     `correct`; `mixed_groups_only` in groups with both right and wrong responses."""
@@ -111,7 +113,8 @@ class RewardSumMapper(Operator):
         missing_N = np.any([part.missing_N for part in parts.values()], axis=0)
         reward = pa.array(reward_N, pa.float64(), mask=missing_N | without_N)
         if self.task is not None:
-            reward = pc.if_else(pa.array(self.summed(table)), reward, _rewards(table))
+            kept = as_numbers(flat(table["reward"]), "column 'reward'")
+            reward = pc.if_else(pa.array(self.summed(table)), reward, kept)
         masks = {"missing_component": missing_N, "no_component": without_N}
         reasons = drop({reason: self.dropped(table, mask) for reason, mask in masks.items()})
         notes = dict[str, float]()
@@ -212,11 +215,6 @@ def _not_applicable(reasons: pa.ChunkedArray) -> BoolArray:
     if not is_text(reasons.type):
         return np.zeros(len(reasons), bool)
     return np.asarray(pc.fill_null(pc.equal(reasons, NOT_APPLICABLE), False))
-
-
-def _rewards(table: pa.Table) -> pa.Array:
-    numbers(table, "reward")  # Raises a DataError if the column is not numeric.
-    return flat(table["reward"]).cast(pa.float64(), safe=False)
 
 
 def _missing(

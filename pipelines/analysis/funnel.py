@@ -14,8 +14,8 @@ from rich.text import Text
 
 from ...operators import RejuiceError
 from ...operators.arrow_compute import pc
-from ...operators.chats import PROMPT_CUT
 from ...operators.logs import visible
+from ...operators.mapper.recorded_rollout_mapper import PROMPT_CUT
 from ..console import LOG_WIDTH, figures_table, listed, path_text, print_lines, widen_log
 from ..dataset.files import run_folder
 from ..dataset.remote import AnyPath, to_path

@@ -40,7 +40,7 @@ def _read_texts(dataset: Path) -> pa.Table:
     rows = read_rows(dataset)
     if found := [name for name, column in pictures(rows).items() if column.null_count < len(rows)]:
         what = f"{dataset} has pictures in column '{found[0]}', which would be lost"
-        raise DataError(what, "leave the column out, or give `rejuice export hf`, which keeps it")
+        raise DataError(what, "leave the column out, or export it with `export hf`")
     if "prompt" in rows.column_names and not is_text(rows["prompt"].type):
         check_chats(rows["prompt"])
     return rows

@@ -133,8 +133,8 @@ class Pairs:
                 "prompt": chosen["prompt"],
                 "chosen": answers(chosen["response"]),
                 "rejected": answers(rejected["response"]),
-                "score_chosen": chosen["reward"],
-                "score_rejected": rejected["reward"],
+                "score_chosen": numbers(chosen, "reward"),
+                "score_rejected": numbers(rejected, "reward"),
                 **pictures(chosen),
             }
         )

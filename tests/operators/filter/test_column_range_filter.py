@@ -55,14 +55,15 @@ def test_a_column_of_nulls_is_all_missing():
 
 
 @pytest.mark.parametrize(
-    ("values", "kind"), [(["a"], "string"), ([True], "bool"), ([[1.0]], "list<item: double>")]
+    ("values", "kind"), [(["a"], "string"), ([b"1"], "binary"), ([[1.0]], "list<item: double>")]
 )
 def test_a_column_without_numbers_is_one_clear_error(values, kind):
     table = pa.table({"score": values})
     with pytest.raises(DataError) as caught:
         ColumnRangeFilter(column="score", min=0).apply(table)
     text = str(caught.value)
-    assert text == f"column 'score' is {kind}, not numeric; name a column of numbers"
+    assert text.startswith(f"column 'score' is {kind}, not numeric")
+    assert text.endswith("; name a column of numbers")
 
 
 @pytest.mark.parametrize(

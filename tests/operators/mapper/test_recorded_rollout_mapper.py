@@ -292,3 +292,103 @@ def test_lists_beside_the_responses_go_with_them():
         "column 'ends' has 1 items for 2 responses in column 'samples': ['stop']; "
         "give one for each response, or null"
     )
+
+
+def test_a_rating_list_of_another_length_is_missing_in_all_of_the_row():
+    rows = pa.table(
+        {
+            "prompt_id": ["p", "q", "r"],
+            "samples": [["a", "b", "c"], ["d", "e"], ["f"]],
+            "ratings": [["4", "2"], ["4.5", "N/A"], None],
+        }
+    )
+    operator = RecordedRolloutMapper(columns=["samples"], parallel={"ratings": "reward_judge"})
+    columns = written(check_operator(operator, rows))
+    assert columns["reward_judge"] == [None, None, None, 4.5, None, None]
+    reasons = ["uneven_lists"] * 3 + [None, "no_value", "no_value"]
+    assert columns["reward_judge_missing"] == reasons
+
+
+def test_ultrafeedback_has_ratings_as_texts_within_the_responses():
+    def completion(text, rating, score):
+        rated = {"Rating": rating, "Rationale": "..."}
+        return {
+            "annotations": {"helpfulness": {**rated, "Type": ["1"]}, "honesty": rated},
+            "fine-grained_score": score,
+            "model": "alpaca-7b",
+            "overall_score": 7.5,
+            "response": text,
+        }
+
+    cells = [[completion("a", "4", 4.25), completion("b", "N/A", 3.0)]]
+    rows = pa.table({"prompt_id": ["p"], "completions": cells})
+    fields = {
+        "model": "policy",
+        "annotations.helpfulness.Rating": "reward_helpful",
+        "fine-grained_score": "reward_fine",
+    }
+    operator = RecordedRolloutMapper(columns=["completions"], text="response", keep_fields=fields)
+    columns = written(check_operator(operator, rows))
+    assert columns["response"] == ["a", "b"]
+    assert columns["reward_helpful"] == [4.0, None]
+    assert columns["reward_helpful_missing"] == [None, "no_value"]
+    assert columns["reward_fine"] == [4.25, 3.0]
+    rated = pa.table({"prompt_id": ["p"], "completions": [[completion("a", "good", 1.0)]]})
+    with pytest.raises(DataError, match=r"'reward_helpful' is string, not numeric .*'good'"):
+        operator.apply(rated)
+
+
+ASKED = "Name a colour.\n"
+PROGRAM = "def add(a, b):\n    # the sum\n"
+
+
+def echoes(prompt, responses, **columns):
+    """The responses to a prompt after the step, and its notes."""
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": prompt}]
+    n = len(responses)
+    rows = pa.table(
+        {"prompt_id": ["p"] * n, "prompt": [messages] * n, "response": responses, **columns}
+    )
+    change = check_operator(RecordedRolloutMapper(columns=["response"]), rows)
+    return written(change)["response"], change.notes
+
+
+@pytest.mark.parametrize(
+    ("prompt", "responses", "left", "count"),
+    [
+        (ASKED, [ASKED + "Red.", ASKED + "Blue.", None], ["Red.", "Blue.", None], 2),
+        (ASKED, [ASKED + "Red.", ASKED], ["Red.", ASKED], 1),  # nothing is cut to nothing
+        (ASKED, [ASKED], [ASKED], 0),
+        ("早上好，请告诉我今天的天气怎么样以及明天的", ["早上好，请告诉我今天的天气怎么样以及明天的雨"], ["雨"], 1),
+        (ASKED, [ASKED + "Red.", "Blue."], [ASKED + "Red.", "Blue."], 0),  # one restates it
+        (ASKED, ["name a colour.\nRed."], ["name a colour.\nRed."], 0),
+        ("Hi", ["Hi there", "Hi!"], ["Hi there", "Hi!"], 0),
+        ("Good morning!", ["Good morning! How are you?"], ["Good morning! How are you?"], 0),
+        (PROGRAM, [PROGRAM + "    return a + b"], [PROGRAM + "    return a + b"], 0),
+    ],
+)  # fmt: skip
+def test_a_prompt_that_all_its_responses_begin_with_is_cut(prompt, responses, left, count):
+    found, notes = echoes(prompt, responses)
+    assert found == left
+    assert notes == ({"prompt_cut": count} if count else {})
+
+
+def test_a_response_with_token_ids_keeps_its_prompt():
+    cells = [[{"text": ASKED + "Red.", "ids": [1, 2]}]]
+    prompt = [[{"role": "user", "content": ASKED}]]
+    rows = pa.table({"prompt_id": ["p"], "prompt": prompt, "samples": cells})
+    fields = {"text": "text", "keep_fields": {"ids": "response_token_ids"}}
+    change = check_operator(RecordedRolloutMapper(columns=["samples"], **fields), rows)
+    assert written(change)["response"] == [ASKED + "Red."]
+    for prompts in (pa.nulls(1), pa.array([ASKED])):  # They are the user's own.
+        rows = pa.table({"prompt_id": ["p"], "prompt": prompts, "response": [ASKED + "Red."]})
+        change = check_operator(RecordedRolloutMapper(columns=["response"]), rows)
+        assert written(change)["response"] == [ASKED + "Red."]
+
+
+def test_messages_that_repeat_the_dialogue_give_their_last_one():
+    asked = chat(("user", ASKED))
+    both = {each: [[*asked, *chat(("assistant", each))]] for each in ("chosen", "rejected")}
+    rows = pa.table({"prompt_id": ["p"], "prompt": [asked], **both})
+    change = check_operator(RecordedRolloutMapper(columns=["chosen", "rejected"]), rows)
+    assert written(change)["response"] == ["chosen", "rejected"]

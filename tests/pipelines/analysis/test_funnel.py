@@ -105,6 +105,12 @@ def test_what_data_juicer_has_logged_is_below_the_table():
     ]
 
 
+def test_prompts_that_were_cut_from_responses_have_a_line():
+    lines = shown(steps=(STEPS[0].model_copy(update={"notes": {"prompt_cut": 1200.0}}),))
+    line = "recorded_rollout_mapper: 1,200 responses began with their prompt, which was cut"
+    assert lines[-1] == line
+
+
 def test_names_are_never_markup_and_long_paths_are_not_cut():
     lines = shown(project="[/b]", export=f"{'deep/' * 60}x.parquet")
     assert lines[0] == "[/b]"

@@ -233,3 +233,21 @@ def test_what_cannot_be_written_is_an_error(exported, tmp_path):
     assert not (tmp_path / "export").exists()
     with pytest.raises(DataError, match="is not empty; give another folder"):
         export_llama_factory(tmp_path / "rows.parquet", tmp_path, Completions())
+
+
+@pytest.mark.parametrize("name", ["openrlhf", "llama_factory"])
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("images", ["a.png"], r"has pictures in column 'images', which would be lost; leave the"),
+        ("prompt", [{"role": "user", "content": [{"type": "image"}]}], "column 'prompt' is list<"),
+        ("prompt", [{**ASK, "image": "a.png"}], "messages in 'prompt' have a 'image'"),
+    ],
+)
+def test_pictures_are_refused(exported, name, column, values, message):
+    table = rollouts([ASK])
+    changed = pa.array([values] * table.num_rows)
+    table = table.drop_columns([column] if column in table.column_names else [])
+    with pytest.raises(DataError, match=message):
+        exported(name, "completions", table.append_column(column, changed))
+    assert len(exported(name, "completions", rollouts([ASK]).append_column("image", pa.nulls(2))))

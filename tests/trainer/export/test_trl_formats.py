@@ -310,13 +310,25 @@ def test_rows_of_no_known_prompt_are_in_no_pair():
         (Pairs(), group([1.0, 0.0], ["x", "x"]), "no pair is left of 2 rows (one_response 1); give rows with different rewards to one prompt"),
         (Pairs(2.0), group([1.0, 0.0]), "no pair is left of 2 rows (below_margin 1); give a smaller --min_margin"),
         (Pairs(), rows(prompt_id=["a"]), "column 'reward' is missing; there are: prompt, response, prompt_id"),
-        (Pairs(), group(pa.array(["1"])), "column 'reward' is string, not numeric; name a column of numbers"),
+        (Pairs(), group(pa.array([b"1"])), "column 'reward' is binary, not numeric; name a column of numbers"),
     ],
 )  # fmt: skip
 def test_what_gives_no_pair_is_an_error(form, table, message):
     with pytest.raises(DataError) as caught:
         form.convert(table)
     assert str(caught.value) == message
+
+
+PICTURE = {"type": "image", "image": "cat.png", "text": None}
+SHOWN = [{"role": "user", "content": [PICTURE, {"type": "text", "image": None, "text": "What?"}]}]
+
+
+@pytest.mark.parametrize("form", [Completions(), Pairs()])
+def test_pictures_are_kept(form):
+    table = group([1.0, 0.0], prompt=pa.array([SHOWN] * 2), verdict=["correct", "wrong_answer"])
+    assert form.convert(table).table["prompt"].to_pylist() == [SHOWN]
+    beside = group([1.0, 0.0], verdict=["correct", "wrong_answer"], images=[["a.png"], ["a.png"]])
+    assert form.convert(beside).table["images"].to_pylist() == [["a.png"]]
 
 
 # ------------------------------------------------------------------ TRL
