@@ -283,7 +283,7 @@ def responses_in(texts: pa.Array) -> pa.Array:
 
 
 def _response_in(text: str) -> str | None:
-    chat = _chat_in(text) if text[:40].lstrip()[:1] == "[" else _dialogue_in(text)
+    chat = _chat_in(text)
     try:
         messages = [_message(each, 0, {}) for each in chat or ()]
     except DataError:  # Its contents are no texts, or its roles are none.
@@ -303,7 +303,7 @@ def texts_of_contents(contents: pa.Array) -> pa.Array | None:
 
 def _from_texts(values: list[Any]) -> list[list[dict[str, Any]] | None] | None:
     """Chats that are texts: dialogues, or JSON, one for each chat or for each message; or None."""
-    chats = [(_chat_in(value) or _dialogue_in(value)) if value else None for value in values]
+    chats = [_chat_in(value) if value else None for value in values]
     if not any(chats):
         return None
     for chat, value in zip(chats, values, strict=True):
@@ -313,10 +313,10 @@ def _from_texts(values: list[Any]) -> list[list[dict[str, Any]] | None] | None:
     return chats
 
 
-def _dialogue_in(text: Any) -> list[dict[str, str]] | None:
+def _dialogue_in(text: str) -> list[dict[str, str]] | None:
     """The messages of a dialogue that is one text; None if it is none, or nobody answers. An answer
     that is only begun, as prompts of base models end, is no message."""
-    text = _BEGIN.sub("", text, count=1) if isinstance(text, str) else ""
+    text = _BEGIN.sub("", text, count=1)
     form = next((each for each in _TURNS if each.match(text)), None)
     parts = form.split(text)[1:] if form else []
     roles, contents = parts[::2], [_END.sub("", each).strip() for each in parts[1::2]]
@@ -327,10 +327,11 @@ def _dialogue_in(text: Any) -> list[dict[str, str]] | None:
 
 
 def _chat_in(value: Any) -> list[dict[str, Any]] | None:
-    """The messages of a chat as JSON text, or as one for each message; None if it is none."""
+    """The messages of a chat as JSON text, or as one for each message, or of a dialogue; None if it
+    is none."""
     texts = [value] if isinstance(value, str) else value
-    if not all(isinstance(text, str) and text.lstrip()[:1] in ("[", "{") for text in texts):
-        return None
+    if not all(isinstance(text, str) and text[:40].lstrip()[:1] in ("[", "{") for text in texts):
+        return _dialogue_in(value) if isinstance(value, str) else None
     try:
         found = [_read_text(text) for text in texts]
     except (ValueError, RecursionError, SyntaxError, MemoryError):
