@@ -401,10 +401,12 @@ def last_user_message(prompts: pa.Array) -> pa.Array:
 
 
 def without_prompts(responses: pa.Array, prompts: pa.Array, groups: Groups) -> tuple[pa.Array, int]:
-    """Responses without the prompt that all of their group begin with, and how many begin so."""
+    """Responses without the prompt, one for each group, that all of the group begin with, and how
+    many begin so."""
     if not is_chat(prompts.type):
         return responses, 0
-    texts, asked = responses.to_pylist(), last_user_message(prompts).to_pylist()
+    asked_G = last_user_message(prompts).to_pylist()
+    texts, asked = responses.to_pylist(), [asked_G[group] for group in groups.codes_N]
     echoes_N = np.array([_echoes(*each) for each in zip(texts, asked, strict=True)], bool)
     begin_N = (groups.sum(~echoes_N) == 0)[groups.codes_N]
     cut = [at for at in np.flatnonzero(begin_N) if texts[at] and texts[at] != asked[at]]

@@ -137,7 +137,7 @@ class RecordedRolloutMapper(Operator):
         groups, cut = Groups.of_column(ids), 0
         written = {name: found[name].combine_chunks() for name in found.column_names[1:]}
         if "prompt" in table.column_names and "response_token_ids" not in written:
-            prompts = table["prompt"].take(pa.array(parents))
+            prompts = table["prompt"].take(pa.array(parents[groups.starts_G]))
             written["response"], cut = without_prompts(written["response"], prompts, groups)
         texts, places = written["response"].to_pylist(), map(str, groups.position())
         written["response_id"] = content_ids(zip(ids.to_pylist(), places, texts, strict=True))
