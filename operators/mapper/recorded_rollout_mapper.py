@@ -12,16 +12,7 @@ from typing_extensions import Self
 
 from ..arrow_compute import pc
 from ..chats import Chats, chats_of, last_of, responses_in, texts_of_contents, without_prompts
-from ..columns import (
-    ROW_CONTRACT,
-    as_numbers,
-    at_path,
-    columns_of,
-    content_ids,
-    field_at,
-    is_list,
-    is_text,
-)
+from ..columns import ROW_CONTRACT, as_numbers, at_path, content_ids, field_at, is_list, is_text
 from ..errors import DataError, suggest
 from ..groups import Array, Groups
 from ..operator import Change, Columns, Operator, Scope, drop
@@ -105,7 +96,7 @@ class RecordedRolloutMapper(Operator):
         return [*self.keep_fields.values(), *self.parallel.values()]
 
     def reads(self) -> Columns:
-        return ("prompt_id", *columns_of(self.paths()))
+        return ("prompt_id", *super().reads())
 
     def optional_reads(self) -> Mapping[str, str]:
         return {"prompt": "prompt"}
