@@ -503,11 +503,6 @@ class AuditLog:
         for name, log in other.steps.items():
             self.step(name).merge(log)
 
-    def take_decisions(self) -> pa.Table:
-        """The decisions of all steps so far, which leave the log."""
-        tables = [log.take_decisions() for log in self.steps.values()]
-        return pa.concat_tables([DECISIONS.empty_table(), *tables])
-
 
 def decisions(frame: Frame, change: Change, step: str, first_row: int = 0) -> pa.Table:
     """A row for each row of `frame` that `change` drops: row_id, step, reason.
