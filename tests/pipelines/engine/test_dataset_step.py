@@ -165,13 +165,23 @@ def test_figures_of_shards_add_up(opened):
 
 def test_a_shard_has_about_as_many_rows_as_fit(opened, monkeypatch):
     rows = [{"prompt_id": f"p{i}", "response": f"text {i}"} for i in range(500)]
-    for most, count in ((dataset_step.SHARD_BYTES, 1), (10_000, 4)):
+    for most, count in ((dataset_step.SHARD_BYTES, 1), (12_000, 4)):
         monkeypatch.setattr(dataset_step, "SHARD_BYTES", most)
         plan = opened({"exact_deduplicator": {"within": "all"}}, rows, chunk_rows=200)
         write_digests(plan)
-        assert count_shards(plan, plan.steps[0]) == count
+        assert count_shards(plan, plan.steps[0], Progress(quiet=True)) == count
         for path in plan.folder(plan.steps[0]).iterdir():
             path.unlink()
+
+
+def test_shards_are_hashed_once(opened, monkeypatch):
+    plan = opened({"counted_mapper": {}}, [{"prompt_id": f"p{i}"} for i in range(9)])
+    hashed, original = [], dataset_step.shard_values
+    monkeypatch.setattr(
+        dataset_step, "shard_values", lambda *given: hashed.append(given) or original(*given)
+    )
+    commits(plan, 2)
+    assert len(hashed) == 3  # Chunks.
 
 
 def test_few_digests_are_in_memory_at_a_time(opened, monkeypatch):
