@@ -41,7 +41,7 @@ from .dataset_step import run_dataset_step, write_digest
 from .export import check_may_write, write_parts
 from .finished_export import Hold, finished_report, placed, sole_writer
 from .frame import NO_GROUP_STARTS, GroupStarts
-from .plan import Plan, check_chunk_rows, default_chunk_rows, kept_folder, save
+from .plan import Plan, Retried, check_chunk_rows, default_chunk_rows, kept_folder, save
 from .progress import Progress
 from .report import Report
 from .resumable_step import run_resumable
@@ -199,23 +199,25 @@ class Run:
     def retry(self) -> None:
         """Have what failed in an earlier run computed again, as far as the options say so."""
         plan, step = self.plan, self.retry_missing
-        dropped = [s for s in plan.steps if self.retry_dropped and has_dropped(plan, s)]
+        retries = list[tuple[Step, Retried]]()
+        if self.retry_dropped:
+            retries += [(each, "dropped") for each in plan.steps if has_dropped(plan, each)]
         if step:
             is_resumable = isinstance(step.operator, ResumableOperator)
             with prefix_errors_with_step(step, self.recipe):
                 failed = count_failed(plan, step)
             if failed or (is_resumable and not plan.is_done(step)):
                 self.check_step(step)
-                plan.count_retry(step, "missing")
+                retries.append((step, "missing"))
             else:
                 self.warn(f"{step.name} has no result that failed: nothing is retried")
             if not is_resumable:  # Else it counts them as it finds them.
                 self.retried[step.name] = failed
-        for each in dropped:
-            plan.count_retry(each, "dropped")
         # Done: a damage that is found next must not count them twice.
         self.retry_missing, self.retry_dropped = None, False
-        self.plan = Plan.of(self.recipe, plan.source, self.cache)
+        for each, what in sorted(retries, key=lambda retry: retry[0].number):
+            self.plan.count_retry(each, what)
+            self.open_plan()  # Retries of later steps are counted in other folders than before.
 
     def run_stage(self, steps: Sequence[Step]) -> None:
         last = steps[-1]
