@@ -387,6 +387,7 @@ def _run_chunk(plan: Plan, steps: Sequence[Step], needs_digest: bool, chunk: int
                 if step.operator.asks_server:  # It may have given something else before.
                     for later in steps[steps.index(step) + 1 :]:
                         plan.remove_commits(later, f"*{chunk:06d}*")
+                        plan.remove_commits(later, "decided-*")
         frame = frame.after(result.change)
         if makers and step is makers[-1]:
             groups = GroupStarts.of(frame, first_row)

@@ -257,6 +257,53 @@ def test_a_run_that_was_stopped_decides_the_missing_shards_only(recipe_file, rol
     assert not [*folder.glob("decided-*"), *folder.glob("digest-*")]
 
 
+DRAWN = """
+import pyarrow as pa
+from rejuice.operators import Mapper
+
+class DrawMapper(Mapper):
+    file: str
+    @property
+    def asks_server(self): return True
+    def reads(self): return ("response_id",)
+    def writes(self): return ("draw",)
+    def map(self, table):
+        with open(self.file) as file:
+            drawn = file.read()
+        ids = table["response_id"].to_pylist()
+        return {"draw": pa.array([drawn or each for each in ids])}
+"""
+
+
+def test_decisions_about_other_answers_are_forgotten(recipe_file, rollouts, monkeypatch, tmp_path):
+    (tmp_path / "drawn.py").write_text(DRAWN)
+    file = tmp_path / "draw"
+    file.write_text("the same")
+    steps = [
+        {"draw_mapper": {"file": str(file)}},
+        {"exact_deduplicator": {"column": "draw", "within": "all"}},
+    ]
+    rows, own = rollouts(60).to_pylist(), [str(tmp_path / "drawn.py")]
+    recipe = load(recipe_file(steps, rows, custom_operator_paths=own))
+    monkeypatch.setattr(dataset_step, "SHARD_BYTES", 2_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(dataset_step, "commit_decisions", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            engine.run(recipe, chunk_rows=20)
+    cache = recipe.head.export_path.parent / ".rejuice"
+    (lost,) = cache.glob("draw_mapper-*/000000.arrow")
+    lost.unlink()
+    file.write_text("")
+    engine.run(recipe, chunk_rows=20)
+    draws = pq.read_table(recipe.head.export_path)["draw"].to_pylist()
+    assert len(set(draws)) == len(draws) > 2
+    assert draws[-1] == "the same"
+
+
+def stopped(*_):
+    raise KeyboardInterrupt
+
+
 def test_a_commit_that_is_missing_is_decided_again(recipe_file, rollouts):
     recipe = load(recipe_file([{"exact_deduplicator": {}}], rollouts(60).to_pylist()))
     engine.run(recipe, chunk_rows=20)
