@@ -109,7 +109,7 @@ def count_shards(plan: Plan, step: Step, progress: Progress) -> int:
     """In how many shards a step is decided, by the sizes of the files of its digests."""
     paths = [_digest_path(plan, step, chunk) for chunk in range(len(plan.source.rows))]
     with ThreadPoolExecutor(_REQUESTS) as pool:
-        size = sum(pool.map(lambda path: path.stat().st_size, paths))
+        size: int = sum(pool.map(lambda path: path.stat().st_size, paths))
     rows = sum(plan.source.rows)
     size += rows * _WORKING_BYTES
     if size > SHARD_BYTES and _SHARD in read_checked(paths[0]).column_names:

@@ -34,6 +34,7 @@ from ..verl.curation import (
     curate,
     drop_overlong_prompts,
     drop_rows,
+    first_rows,
     format_drop_counts,
     group_rows_by_prompt,
     prompt_lengths,
@@ -353,9 +354,8 @@ def _drop_repeated_prompts(curated: Curated) -> Curated:
     """The recipe would see two groups of a prompt as one."""
     if not curated.table.num_rows:
         return curated
-    names = curated.table["prompt_id"].to_pylist()
-    first = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
-    repeated_N = np.array([first[name] != row for row, name in enumerate(names)])
+    repeated_N = np.ones(curated.table.num_rows, bool)
+    repeated_N[first_rows(curated.table["prompt_id"])] = False
     return drop_rows(curated, repeated_N, "repeated_prompt")
 
 

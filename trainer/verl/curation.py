@@ -205,6 +205,12 @@ def group_rows_by_prompt(table: pa.Table) -> pa.Table:
     return table.take(pa.array(np.argsort(places.to_numpy(), kind="stable")))
 
 
+def first_rows(names: pa.ChunkedArray) -> Array:
+    """The first row of each name, ascending."""
+    codes_N = names.combine_chunks().dictionary_encode().indices.to_numpy()
+    return np.sort(np.unique(codes_N, return_index=True)[1])
+
+
 def drop_overlong_prompts(
     curated: Curated, encode: Encode, longest: int, *, among_N: Array | None = None
 ) -> Curated:

@@ -71,7 +71,6 @@ class VerlTrainer:
 
     def choose_prompts(self, rows: Callable[[int, int], list[int]]) -> None:
         """Let a function choose the prompts, of a step and a number, in place of verl's sampler."""
-        # private: verl==0.9.1, tests/trainer/verl/test_choice.py::test_verl_submits_the_prompts_that_are_chosen
         trainer = self._trainer
 
         def next_batch(num_prompts: int | None = None) -> Any:
@@ -149,7 +148,6 @@ class VerlTrainer:
         def has_ended() -> None:
             del trainer.on_sample_end  # For the next step, it is verl's again.
 
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_computes_log_probs_of_replayed_rows
         trainer.on_sample_end = has_ended
 
     def log_probs(self, batch: KVBatchMeta) -> list[NDArray[np.float32]]:
@@ -196,7 +194,6 @@ class VerlTrainer:
 
     def save_by(self, how: Callable[[Callable[[], None]], None]) -> None:
         """Let a function save checkpoints, or leave it, by verl's own way that it is given."""
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
         trainer = self._trainer
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
         trainer._save_checkpoint = partial(how, trainer._save_checkpoint)
