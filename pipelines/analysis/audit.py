@@ -354,7 +354,6 @@ def read_labels(path: Path, graded: GradedRows) -> dict[int, str | None]:
 def labelled_errors(
     labels: Mapping[int, str | None], graded: GradedRows, strata_N: Array
 ) -> LabelledErrors:
-    """The error rates that follow from labels; rows that are not among them have none."""
     verdicts = graded.rows["verdict"].to_pylist()
     known, errors = Counter[int](), Counter[int]()
     for at, label in labels.items():

@@ -152,8 +152,6 @@ ROW = "row"
 
 
 class RowPath(NamedTuple):
-    """A row, from where it comes from to its end."""
-
     one: StoredSet  # the set that it belongs to
     # its row in the dataset, or among the rollouts of a training step, from 1; None where a step
     # made it

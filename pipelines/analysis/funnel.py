@@ -235,7 +235,6 @@ def figures_by_kind(stored: Stored) -> dict[SetKind, KindFigures]:
 
 
 def report_facts(stored: Stored) -> dict[str, Any]:
-    """For `--json`."""
     by_kind = figures_by_kind(stored)
     found: dict[str, Any] = {str(kind): each.figures for kind, each in by_kind.items()}
     left_out = {one.name: one.incomplete for one in stored.sets if one.incomplete}

@@ -95,7 +95,6 @@ def sections(custom: Sequence[Path] = ()) -> dict[str, dict[str, str]]:
 
 
 def listing(custom: Sequence[Path] = ()) -> str:
-    """The sections as text."""
     found = sections(custom)
     width = max(len(name) for texts in found.values() for name in texts)
     lines: list[str] = []

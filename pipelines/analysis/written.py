@@ -116,7 +116,6 @@ class WrittenValues(Lines):
         return values
 
     def add(self, each: AppliedStep) -> None:
-        """Record what a step did."""
         change, operator = each.result.change, each.step.operator
         before_N = self.inputs[each.step.number] = self.current_N
         if change.reasons is not None:

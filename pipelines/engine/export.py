@@ -217,7 +217,6 @@ def _prefetched(plan: Plan, part: ExportPart) -> Iterator[tuple[ExportSlice, pa.
 
 
 def _finish(plan: Plan, piece: ExportSlice) -> tuple[ExportSlice, pa.Table, AuditLog]:
-    """Rows of a chunk after the last step, and the log of all steps on the chunk."""
     log = AuditLog()
     frame = apply_steps(
         plan.steps,

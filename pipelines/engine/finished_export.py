@@ -51,8 +51,6 @@ from .report import Report, decision_files
 
 
 class Hold(NamedTuple):
-    """An export that a run holds for itself."""
-
     export_path: AnyPath
     # in a store, what is there as long as the lease is not lost; None: a lock of the system is held
     claim: RemotePath | None = None

@@ -359,8 +359,6 @@ Retried = Literal["missing", "dropped"]
 
 
 class Retries(NamedTuple):
-    """What was retried of a step."""
-
     times: int = 0  # how often something was
     # which of them was the last one of what was missing, and of what was dropped; 0: none
     missing: int = 0

@@ -95,8 +95,6 @@ def _sole_run(folder: object) -> Iterator[None]:
 
 @dataclass(eq=False)
 class _Chunk:
-    """A chunk of which rows are being computed."""
-
     number: int
     frame: Frame  # before the step
     own: Frame  # its rows that the step is about

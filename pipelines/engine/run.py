@@ -150,7 +150,6 @@ class Run:
         return self.opened.enter_context(workers)
 
     def read(self) -> None:
-        """Read the dataset, plan the work, and warn of what may not be meant."""
         head = self.recipe.head
         if head.generated_datasets:
             files = (*head.dataset_spec.paths, *self.recipe.recordings())
@@ -272,7 +271,6 @@ class Run:
             self.computed.add(step.name)
 
     def write_export(self, hold: Hold) -> Report:
-        """Apply the commits of every chunk, and write the export, the decisions and the report."""
         plan = self.plan
         with placed(plan, hold) as place:
             log = write_parts(plan, place, self.workers, self.progress)

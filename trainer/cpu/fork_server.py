@@ -282,7 +282,6 @@ def _read_at_load(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _place(files: Sequence[int], numbers: Sequence[int]) -> None:
-    """Give files their numbers."""
     import fcntl
 
     above = max(numbers, default=0) + 1

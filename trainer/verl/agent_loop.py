@@ -117,8 +117,6 @@ class _ServerTurns:
 
 
 class _OpenFlow:
-    """What the trajectories of a process share."""
-
     def __init__(self, run: TrainingRun) -> None:
         mapper = run.split.agents
         assert mapper is not None

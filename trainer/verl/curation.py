@@ -134,14 +134,12 @@ def curate(steps: Sequence[Step], rollouts: pa.Table) -> Curated:
 
 
 def continued(curated: Curated, steps: Sequence[Step]) -> Curated:
-    """Run further steps on the rows that are left."""
     if not (steps and curated.table.num_rows):
         return curated
     return _joined([curated, curate(steps, curated.table)])
 
 
 def _joined(parts: Sequence[Curated]) -> Curated:
-    """What became of all parts; the rows are those of the last."""
     notes, verdicts, seconds = Counter[str](), Counter[str](), Counter[str]()
     matches = dict[str, MatchLog]()
     for part in parts:

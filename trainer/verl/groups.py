@@ -157,7 +157,6 @@ class ValidationGroups:
             each.check()
 
     def add(self, uids: set[str], tags: Mapping[TrajectoryKey, dict[str, Any]]) -> None:
-        """Start to grade groups, each with those of its set."""
         first = {key.uid: str(key) for key in tags}
         data = tq.kv_batch_get([*first.values()], partition_id="val", select_fields=["extra_info"])
         splits = [plain(each)["split"] for each in data["extra_info"]]

@@ -75,8 +75,6 @@ class Rollouts(NamedTuple):
 
 
 class Polled(NamedTuple):
-    """What is in a partition of TransferQueue."""
-
     status: dict[str, str]  # of each prompt, by its key
     rows: dict[str, dict[str, Any]]  # the tags of all else, which are mostly rows
 
@@ -184,7 +182,6 @@ def _sessions(group: AnyGroup) -> Iterator[tuple[Sequence[Turn], int, Trajectory
 
 
 def stored_fields(trajectory: Trajectory, at: int) -> dict[str, Any]:
-    """What the row of a turn has of its trajectory."""
     stored = "" if at else trajectory.to_json().decode()
     return {TRAJECTORY: stored, TOOL_SECONDS: trajectory.tool_seconds}
 

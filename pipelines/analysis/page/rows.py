@@ -323,7 +323,6 @@ def _numbers(one: StoredSet, values: Sequence[WrittenValues]) -> Array:
 
 
 def page_of(runs: Sequence[tuple[AnyPath | None, Stored]]) -> PageData:
-    """One page of one or more stored runs."""
     pages = [page_of_stored(path, stored) for path, stored in runs]
     if len(pages) == 1:
         return pages[0]
