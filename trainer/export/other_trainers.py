@@ -88,11 +88,8 @@ _SPEAKERS = {"system": "system", "user": "human", "assistant": "gpt", "tool": "o
 def export_llama_factory(
     dataset: Path, folder: Path, form: Format, *, overwrite: bool = False
 ) -> TrainerFiles:
-    """Write LLaMA-Factory's sharegpt format, and `dataset_info.json`.
-
-    Rows in whose conversation user and model do not take turns are left out as `not_alternating`:
-    LLaMA-Factory skips them.
-    """
+    """Write LLaMA-Factory's sharegpt format, and `dataset_info.json`. Rows in whose conversation
+    user and model do not take turns are left out as `not_alternating`: LLaMA-Factory skips them."""
     read = read_rows(dataset)
     made, agents = converted(dataset, read, form, tool_calls=False), has_trajectories(read)
     ranking = isinstance(form, Pairs)
