@@ -119,6 +119,8 @@ _DAMAGES = (sqlite3.Error, UnicodeDecodeError)  # The latter of a message with a
 _NO_DAMAGE = ("locked", "locking", "full", "unable to open", "disk I/O", "interrupted")
 """In messages of SQLite about something else than what is in the file."""
 _RANGE = 1 << 52
+_WAIT_S = 60.0
+"""For a process that locks the file."""
 
 
 class _SqliteRows:
@@ -212,7 +214,7 @@ class _SqliteRows:
         if self._writes:
             self._folder.mkdir(parents=True, exist_ok=True)
             file = _connected(uri)
-            file.execute("PRAGMA journal_mode = WAL")
+            _log_ahead(file)
             file.execute("PRAGMA synchronous = NORMAL")
             file.execute(_TABLE)
             return file
@@ -257,9 +259,23 @@ class _SqliteRows:
 
 
 def _connected(uri: str) -> sqlite3.Connection:
-    file = sqlite3.connect(uri, uri=True, timeout=60, isolation_level=None, check_same_thread=False)
+    file = sqlite3.connect(
+        uri, uri=True, timeout=_WAIT_S, isolation_level=None, check_same_thread=False
+    )
     file.text_factory = bytes  # A damaged row may say that it is text.
     return file
+
+
+def _log_ahead(file: sqlite3.Connection) -> None:
+    late = time.monotonic() + _WAIT_S
+    while True:
+        try:
+            file.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:  # It does not wait for a writer, as others do.
+            if "locked" not in str(error) or time.monotonic() > late:
+                raise
+            time.sleep(0.01)
 
 
 def _number(key: bytes) -> int:

@@ -462,13 +462,17 @@ class _Work(Generic[_P, _Answer]):
         process.left = dict(rows)
         process.link.settimeout(self._seconds)
         self._begin_row(process)
+        body = pickle.dumps(rows)
         try:
-            send(process.link, pickle.dumps(rows))
-        except TimeoutError:
-            self._lose(process, late=True)
+            process.link.sendall(SIZE.pack(len(body)))
         except OSError:  # It had ended before, so no row has been begun.
             self._pool.discard(self._released(process))
             self._todo.appendleft(rows)
+            return
+        try:
+            process.link.sendall(body)
+        except OSError as error:
+            self._lose(process, late=isinstance(error, TimeoutError))
 
     def _begin_row(self, process: _P) -> None:
         grace_s = _GRACE_S if process.is_async else 0.0

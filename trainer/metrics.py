@@ -196,14 +196,13 @@ def collapsed(point: Point, known: Point) -> bool:
 
 
 class Reader:
-    """Reads a file of metrics while it is written."""
+    """Reads a file while it is written."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._at = 0
+    def __init__(self, path: Path, at: int = 0) -> None:
+        self._path, self._at = path, at
 
-    def fresh(self) -> list[Point]:
-        """The points that were logged since the last call."""
+    def lines(self) -> list[bytes]:
+        """The whole lines that were written since the last call."""
         if not self._path.exists():
             return []
         with self._path.open("rb") as file:
@@ -211,7 +210,11 @@ class Reader:
             text = file.read()
         whole = text[: text.rfind(b"\n") + 1]
         self._at += len(whole)
-        return [_point(line, self._path) for line in whole.splitlines()]
+        return whole.splitlines()
+
+    def fresh(self) -> list[Point]:
+        """The points that were logged in these, if it is a file of metrics."""
+        return [_point(line, self._path) for line in self.lines()]
 
 
 def read(folder: Path) -> list[Point]:

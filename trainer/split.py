@@ -532,17 +532,15 @@ def _overridden(parts: SplitRecipe, overrides: Mapping[str, Mapping[str, Any]]) 
         if name not in names:
             listed = f"the steps before sampling are: {', '.join(names) or 'none'}"
             raise RecipeError(f"no step '{name}' before sampling", suggest(name, names) or listed)
-    return tuple(_with(step, overrides.get(step.name, {})) for step in steps)
-
-
-def _with(step: Step, fields: Mapping[str, Any]) -> Step:
-    if not fields:
-        return step
-    try:
-        operator = build(type(step.operator), {**step.operator.model_dump(), **fields})
-    except RecipeError as error:
-        raise error.at(step.name) from None
-    return step._replace(operator=operator)
+    made = {step.name: step for step in steps}
+    for name, fields in overrides.items():
+        own = made[name].operator
+        try:
+            operator = build(type(own), {**own.model_dump(), **fields})
+        except RecipeError as error:
+            raise error.at(name) from None
+        made[name] = made[name]._replace(operator=operator)
+    return tuple(made.values())
 
 
 # --- Answers --------------------------------------------------------------------------

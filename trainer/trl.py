@@ -36,7 +36,7 @@ from ..pipelines.recipe.recipe import load
 from ..pipelines.recipe.steps import Step, credit_step, of_files
 from .run import Policy
 from .split import SplitRecipe, answers_only
-from .verl.curation import Curated, at_progress, curate, values_table
+from .verl.curation import Curated, at_progress, curate, first_rows, values_table
 from .verl.figures import response_figures
 
 PathLike: TypeAlias = "str | Path"
@@ -97,9 +97,7 @@ def train_dataset(recipe: PathLike, dataset_path: PathLike | None = None) -> Any
     trained = loaded.in_training()
     check_replaced(trained.steps, rows.column_names, spec, trained.where)
     table = curate(answers_only(loaded).before, rows).table
-    named = pa.table({"name": table["prompt_id"], "row": np.arange(table.num_rows)})
-    first = named.group_by("name", use_threads=False).aggregate([("row", "min")])["row_min"]
-    return Dataset(InMemoryTable(table.take(first)))
+    return Dataset(InMemoryTable(table.take(first_rows(table["prompt_id"]))))
 
 
 def grpo_settings(recipe: PathLike) -> dict[str, Any]:

@@ -135,11 +135,8 @@ def strata(graded: GradedRows, recheck_N: Sequence[str | None]) -> Array:
 
 
 def allocate(sizes_H: Sequence[int], sample: int) -> list[int]:
-    """How many rows of each stratum to draw.
-
-    All rows where two verifiers disagree, up to half of the sample; of other strata in proportion
-    to their size; at least `LEAST` of each.
-    """
+    """How many rows of each stratum to draw. All rows where two verifiers disagree, up to half of
+    the sample; of other strata in proportion to their size; at least `LEAST` of each."""
     sizes = np.array(sizes_H)
     least = np.minimum(sizes, LEAST)
     if min(sample, sizes.sum()) < least.sum():
@@ -354,7 +351,6 @@ def read_labels(path: Path, graded: GradedRows) -> dict[int, str | None]:
 def labelled_errors(
     labels: Mapping[int, str | None], graded: GradedRows, strata_N: Array
 ) -> LabelledErrors:
-    """The error rates that follow from labels; rows that are not among them have none."""
     verdicts = graded.rows["verdict"].to_pylist()
     known, errors = Counter[int](), Counter[int]()
     for at, label in labels.items():

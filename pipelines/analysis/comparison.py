@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from ...operators.groups import Array, Groups, average_ranks
 from ..console import as_json, listed, path_text
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
-from .figures import RowFigures, column_values, masked_tokens, row_figures
+from .figures import RowFigures, column_values, masked_tokens, row_figures, value_counts
 from .rows import KEPT, RowTable
 
 UNKNOWN = "not_stored"
@@ -75,15 +74,10 @@ def compare(before: RowTable, after: RowTable) -> Comparison:
         (row_figures(before), row_figures(after)),
         {kind: int(each.sum()) for kind, each in kinds.items()},
         {
-            kind: _counted(rows.table["reason"].filter(pa.array(kinds[kind])))
+            kind: value_counts(rows.table["reason"].filter(pa.array(kinds[kind])))
             for kind, rows in zip(("gained", "lost"), sides, strict=True)
         },
     )
-
-
-def _counted(reasons: pa.ChunkedArray) -> dict[str, int]:
-    counted = Counter(map(str, reasons.to_pylist()))
-    return dict(sorted(counted.items(), key=lambda each: (-each[1], each[0])))
 
 
 def rank_correlation(groups: Groups, x_N: Array, y_N: Array, used_N: Array) -> float:
@@ -134,10 +128,8 @@ def json_lines(found: Comparison, kind: str, name: str = "") -> Iterator[str]:
 
 
 def recipe_differences(a: Recipe, b: Recipe) -> list[str]:
-    """Fields that differ, as `field old -> new`, defaults included.
-
-    Where the recipes write to, and what their project is called, is no difference.
-    """
+    """Fields that differ, as `field old -> new`, defaults included. Where the recipes write to, and
+    what their project is called, is no difference."""
     return [*_differences("", _head(a), _head(b)), *changed_fields(a.steps, b.steps)]
 
 

@@ -142,10 +142,9 @@ def set_diff(a: StoredSet, b: StoredSet, paths: tuple[Path, Path]) -> SetDiff:
     x, y = stored_rows(a), stored_rows(b)
     figures = row_figures(x), row_figures(y)
     components = component_changes(x, y, [_weights(a), _weights(b)])
-    rest_a, rest_b = (
-        side.reward - float(np.nansum([each.added[at] for each in components.values()]))
-        for at, side in enumerate(figures)
-    )
+    added = [[each.added[at] for each in components.values()] for at in range(len(figures))]
+    rests = [side.reward - float(np.nansum(x)) for side, x in zip(figures, added, strict=True)]
+    rest_a, rest_b = (0.0 if abs(rest) < _SAME else rest for rest in rests)
     of_a, of_b = (
         set(rows.table["prompt_id"].filter(pa.array(rows.has_response_N)).to_pylist())
         for rows in (x, y)
@@ -157,7 +156,7 @@ def set_diff(a: StoredSet, b: StoredSet, paths: tuple[Path, Path]) -> SetDiff:
         figures,
         (len(of_a), len(of_b), len(of_a & of_b)),
         components,
-        (_rounded(rest_a), _rounded(rest_b)),
+        (rest_a, rest_b),
         _moved(x, y),
         {} if a.incomplete else new_responses(_responses(a), _responses(b)),
     )
@@ -228,10 +227,6 @@ def _weights(one: StoredSet) -> dict[str, float]:
     """The weights with which the rows of a set were summed, the last sum's where there are two."""
     sums = [x.operator for x in one.recipe.steps if isinstance(x.operator, RewardSumMapper)]
     return {name: each.weight(name) for each in sums for name in each.weights}
-
-
-def _rounded(rest: float) -> float:
-    return 0.0 if abs(rest) < _SAME else rest
 
 
 def _added(rows: RowTable, name: str) -> float:

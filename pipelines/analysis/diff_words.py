@@ -16,7 +16,6 @@ from ...operators.logs import visible
 from ..console import figures_table, number_text, path_text, print_lines, widen_log
 from .comparison import KINDS, advantages_text, details_lines, json_lines, reasons_text
 from .diff import SetDiff, Side, by_chance, changed_recipe, pairs, set_diff
-from .figures import RowFigures
 
 _MOST_FIELDS = 20
 _MOST_SHOWN = 3
@@ -107,12 +106,9 @@ def _figures(found: SetDiff) -> Table:
     table.add_row("groups without signal", *(number_text(side.silent) for side in sides))
     units = [side.unit for side in sides]
     unit = f", {units[0]} and {units[1]}" if units[0] != units[1] else ""
-    table.add_row(f"mean length{unit}", *map(_length, sides))
+    lengths = ("-" if math.isnan(side.length) else f"{side.length:,.1f}" for side in sides)
+    table.add_row(f"mean length{unit}", *lengths)
     return table
-
-
-def _length(side: RowFigures) -> str:
-    return "-" if math.isnan(side.length) else f"{side.length:,.1f}"
 
 
 def _components(found: SetDiff) -> Table:

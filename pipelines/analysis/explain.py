@@ -152,8 +152,6 @@ ROW = "row"
 
 
 class RowPath(NamedTuple):
-    """A row, from where it comes from to its end."""
-
     one: StoredSet  # the set that it belongs to
     # its row in the dataset, or among the rollouts of a training step, from 1; None where a step
     # made it
@@ -203,13 +201,8 @@ def row_paths(one: StoredSet, name: str, row: str) -> Iterator[RowPath]:
                 yield RowPath(one, number, source, steps, places)
 
 
-def has_row(one: StoredSet, name: str, row: str) -> bool:
-    """Whether a set was sampled with a row of that id; rows that steps added do not count."""
-    return bool(_parts(one, name, row))
-
-
 def _parts(one: StoredSet, name: str, row: str) -> list[int]:
-    """Those that were sampled with it; none for a number."""
+    """Those that were sampled with a row of that id, before steps added any; none for a number."""
     ids = (one.ids(part) if name != ROW else pa.table({}) for part in range(one.parts))
     columns = (each[name].cast(pa.string()) if name in each.column_names else [] for each in ids)
     return [at for at, x in enumerate(columns) if len(x) and pc.any(pc.starts_with(x, row)).as_py()]
@@ -248,9 +241,7 @@ _SHORT = re.compile(r"\S+(?: =|:) \S{1,40}")
 
 def row_lines(path: RowPath, *, everything: bool = False, dataset: bool = True) -> list[str]:
     """Where a row comes from, what each step wrote, on what that rests, and where the row ends.
-
-    Without `dataset`, what its row there has was shown for another response.
-    """
+    Without `dataset`, what its row there has was shown for another response."""
     ids = ((name, path.value(name)) for name in IDS)
     lines = [f"{name} {visible(found, one_line=True)}" for name, found in ids if found is not None]
     widest, pack = (None, list) if everything else (_WIDEST, _packed)
@@ -531,9 +522,13 @@ def explain_row(
         DataError: what the steps did is not on file, or no row has that id.
     """
     found, others = _named(stored, row, None if everything else _MOST_ROWS + 1)
-    if found:
-        return "".join([_text(stored, found, everything, in_python), *_also_in(others, found[0])])
-    return "\n".join(_not_chosen(stored, row, everything)[1]) + "\n"
+    if not found:
+        return "\n".join(_not_chosen(stored, row, everything)[1]) + "\n"
+    text = _text(stored, found, everything, in_python)
+    if others:
+        listed = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
+        text += f"this is {found[0].one.name}; also in {listed}: add --steps NUMBER\n"
+    return text
 
 
 def explain_facts(stored: Stored, row: str) -> list[dict[str, Any]]:
@@ -560,7 +555,7 @@ def _named(stored: Stored, row: str, most: int | None) -> tuple[list[RowPath], l
     if not latest:
         raise DataError(f"{stored.path} has no step on file", "give a run that has ended a step")
     for name in IDS if _number(row) is None else (ROW,):
-        with_row = [one for one in latest if has_row(one, name, row)]
+        with_row = [one for one in latest if _parts(one, name, row)]
         for one in with_row or latest:
             if found := list(islice(row_paths(one, name, row), most)):
                 return found, [other.name for other in with_row if other is not one]
@@ -575,7 +570,7 @@ def _not_chosen(stored: Stored, row: str, everything: bool) -> tuple[RowPath, li
     """A prompt of which the last step has no response, as its recipe chose others; its history."""
     with suppress(RejuiceError, OSError, pa.ArrowException):  # What it takes may be gone.
         chosen = _latest(stored)[0].choice()
-        if chosen is not None and has_row(chosen, "prompt_id", row):
+        if chosen is not None and _parts(chosen, "prompt_id", row):
             for path in row_paths(chosen, "prompt_id", row):
                 return path, _lines_of_prompt(path, everything)
     raise DataError(f"no row has an id that begins with '{visible(row)}'", "see the export's ids")
@@ -623,9 +618,3 @@ def _command(stored: Stored, path: RowPath, row: str) -> str:
         words += ["--steps", str(path.one.training_step)]
     words += ["--", row] if row.startswith("-") else [row]
     return f"rejuice explain {shlex.join(words)}"
-
-
-def _also_in(others: list[str], path: RowPath) -> Iterator[str]:
-    if others:
-        listed = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
-        yield f"this is {path.one.name}; also in {listed}: add --steps NUMBER\n"

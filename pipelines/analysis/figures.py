@@ -13,6 +13,7 @@ mass is the weight in front of grad log p under token-mean, and no norm of a gra
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -362,6 +363,12 @@ def _centred(groups: Groups, values_N: Array, valid_N: Array) -> Array:
 def column_values(table: pa.Table, name: str) -> Array:
     """Float64[N], NaN for null."""
     return np.array(pc.fill_null(table[name], np.nan), np.float64)
+
+
+def value_counts(column: pa.ChunkedArray) -> dict[str, int]:
+    """How often each text occurs, the most frequent first."""
+    counts = Counter[str](column.cast(pa.string()).drop_null().to_pylist())
+    return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
 
 
 def masked_tokens(table: pa.Table) -> Array:

@@ -20,6 +20,7 @@ from ..console import LOG_WIDTH, figures_table, listed, path_text, print_lines, 
 from ..dataset.files import run_folder
 from ..dataset.remote import AnyPath, to_path
 from ..engine.report import (
+    COUNTS,
     MISSING,
     NEW_ROW,
     AuditLog,
@@ -100,22 +101,12 @@ def print_steps(title: str, steps: Sequence[StepReport], console: Console) -> No
     """A line for each step; in a narrow terminal drop reasons are below the table."""
     is_narrow = console.width < LOG_WIDTH
     # Names and values are the user's: in a `Text`, brackets are not rich's markup.
-    headings = ("rows in", "added", "dropped", "rows out", "seconds")
-    table = figures_table("step", *headings, title=Text(title))
+    table = figures_table("step", *COUNTS, title=Text(title))
     for heading in () if is_narrow else ("drop reasons", "details"):
         table.add_column(heading, overflow="fold")
     for step in steps:
-        cells = (
-            Text(step.step),
-            f"{step.rows_in:,}",
-            f"{step.added:,}" if step.added else "",
-            f"{sum(step.dropped.values()):,}" if step.dropped else "",
-            f"{step.rows_out:,}",
-            "cached" if step.cached else f"{step.seconds:.2f}",
-            Text(listed(step.dropped)),
-            Text(_details(step)),
-        )
-        table.add_row(*cells[: len(table.columns)])
+        words = () if is_narrow else (Text(listed(step.dropped)), Text(_details(step)))
+        table.add_row(Text(step.step), *step.counts(), *words)
     console.print(table)
     if is_narrow:
         dropped = [f"{x.step} dropped: {listed(x.dropped)}" for x in steps if x.dropped]
@@ -247,7 +238,6 @@ def figures_by_kind(stored: Stored) -> dict[SetKind, KindFigures]:
 
 
 def report_facts(stored: Stored) -> dict[str, Any]:
-    """For `--json`."""
     by_kind = figures_by_kind(stored)
     found: dict[str, Any] = {str(kind): each.figures for kind, each in by_kind.items()}
     left_out = {one.name: one.incomplete for one in stored.sets if one.incomplete}

@@ -18,7 +18,7 @@ from ...operators.columns import NOT_APPLICABLE, component_columns, right_and_wr
 from ...operators.groups import Array, Groups
 from ...operators.logs import visible
 from ..console import listed
-from .figures import column_values
+from .figures import column_values, value_counts
 from .rows import RowTable, joined_rows, stored_rows, written_values
 from .stored import StoredSet
 
@@ -47,7 +47,7 @@ def no_signal_of_sets(sets: Sequence[StoredSet], rows: RowTable | None = None) -
         return
     of_all, last = causes.total(), writers[decisive]
     some = f"in {causes[cause]:,} of {of_all:,} groups " if causes[cause] < of_all else ""
-    counts = listed(_counted(rows.table["verdict"]))
+    counts = listed(value_counts(rows.table["verdict"]))
     verdicts = counts and f" ({counts})"
     why = (
         _cut_off(cause, rows.table, verdicts)
@@ -94,16 +94,10 @@ def _causes(rows: RowTable, decisive: str) -> Counter[str]:
     return Counter(cause_G[sizes_G > 0].tolist())
 
 
-def _counted(column: pa.ChunkedArray) -> dict[str, int]:
-    """How often each value occurs, the most frequent first."""
-    counts = Counter[str](column.cast(pa.string()).drop_null().to_pylist())
-    return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
-
-
 def _cut_off(cause: str, table: pa.Table, verdicts: str) -> str:
     """That most responses which are not right were cut off, if they were."""
     is_wrong = np.invert(right_and_wrong(table["verdict"].cast(pa.string()))[0])
-    ends = _counted(table["finish_reason"].filter(pa.array(is_wrong)))
+    ends = value_counts(table["finish_reason"].filter(pa.array(is_wrong)))
     end = max(_LIMITS, key=lambda each: ends.get(each, 0))
     n, of_all = ends.get(end, 0), sum(ends.values())
     if cause not in ("wrong", "same") or 2 * n < max(1, of_all):

@@ -95,7 +95,6 @@ def sections(custom: Sequence[Path] = ()) -> dict[str, dict[str, str]]:
 
 
 def listing(custom: Sequence[Path] = ()) -> str:
-    """The sections as text."""
     found = sections(custom)
     width = max(len(name) for texts in found.values() for name in texts)
     lines: list[str] = []
@@ -123,7 +122,9 @@ def _listed(name: str, kind: type[Named], registry: Registry[Any]) -> str:
     point = registry.installed().get(name)
     origin = path_text(inspect.getfile(kind)) if point is None else owner(point)
     shown = "" if point is not None and origin.startswith(_OURS) else f"  [{origin}]"
-    return f"{_first_sentence(kind)}{shown}"
+    paragraph = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0]
+    sentence = re.split(r"(?<=[.?])\s", paragraph, maxsplit=1)[0].replace("\n", " ")
+    return f"{sentence}{shown}"
 
 
 def page(custom: Sequence[Path] = ()) -> str:
@@ -204,10 +205,8 @@ def _foreign_entry(name: str, theirs: ForeignKind) -> str:
 
 
 def table(model: type[BaseModel], *, nested_last: bool = False) -> list[str]:
-    """The fields of a model as a table in Markdown, those of its fields included.
-
-    Those that every operator has are left out.
-    """
+    """The fields of a model as a table in Markdown, those of its fields included. Those that every
+    operator has are left out."""
     rows = _schema_rows(model)
     if issubclass(model, Operator):
         rows = [(field, line) for field, line in rows if not _is_common(field)]
@@ -264,11 +263,6 @@ def _columns(kind: type[Operator]) -> str:
     if optional := operator.optional_reads():
         listed.insert(1, f" Reads {', '.join(f'`{name}`' for name in optional)} where it is there.")
     return "".join(listed)
-
-
-def _first_sentence(kind: type[Named]) -> str:
-    paragraph = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0]
-    return re.split(r"(?<=[.?])\s", paragraph, maxsplit=1)[0].replace("\n", " ")
 
 
 def _escaped(text: str) -> str:

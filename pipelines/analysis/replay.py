@@ -38,7 +38,6 @@ class SetSamples(NamedTuple):
 
     @classmethod
     def of(cls, one: StoredSet) -> SetSamples:
-        """The rows of all parts of a set in one frame."""
         parts = [list(one.applied(part)) for part in range(one.parts)]
         tables = [one.base(part).table() for part in range(one.parts)]
         if not sum(table.num_rows for table in tables):

@@ -56,7 +56,6 @@ class StratifiedPairs(NamedTuple):
     moved_N: Array  # float64, less the mean of the stratum
     codes_N: Array  # int64, the stratum of each row, from 0
     rows_N: Array  # int64, the place of each row in what was given
-    strata: int  # how many there are
 
     @classmethod
     def of(cls, codes_N: Array, fixed_N: Array, moved_N: Array) -> StratifiedPairs:
@@ -72,34 +71,36 @@ class StratifiedPairs(NamedTuple):
             varied_N &= (low_S < high_S)[dense_N]
         _, codes = np.unique(dense_N[varied_N], return_inverse=True)
         fixed, moved = (_centred(codes, each[varied_N]) for each in pairs)
-        return cls(fixed, moved, codes, rows_N[varied_N], int(codes.max(initial=-1)) + 1)
+        return cls(fixed, moved, codes, rows_N[varied_N])
 
     @property
     def correlation(self) -> float:
         """Pearson's r of both after the means of strata are taken off; NaN without strata."""
         scale = float(np.sqrt((self.fixed_N**2).sum() * (self.moved_N**2).sum()))
-        return float((self.fixed_N * self.moved_N).sum()) / scale if scale else float("nan")
+        return float(self.products_N.sum()) / scale if scale else float("nan")
 
     @property
     def explained(self) -> float:
         """The sum of squares of the fixed values that a line through the moved ones explains."""
         squares = float((self.moved_N**2).sum())
-        return float((self.fixed_N * self.moved_N).sum()) ** 2 / squares if squares else 0.0
+        return float(self.products_N.sum()) ** 2 / squares if squares else 0.0
+
+    @property
+    def products_N(self) -> Array:
+        return self.fixed_N * self.moved_N
 
     def p_value(self) -> float:
         """The one-sided p-value of a great sum of products; 1 without strata."""
-        if not self.strata:
-            return 1.0
         fixed_S, moved_S = (
             np.bincount(self.codes_N, each**2) for each in (self.fixed_N, self.moved_N)
         )
         variance = (fixed_S * moved_S / (np.bincount(self.codes_N) - 1)).sum()
-        return _beyond(float((self.fixed_N * self.moved_N).sum()), float(variance))
+        return _beyond(float(self.products_N.sum()), float(variance))
 
 
 def _beyond(total: float, variance: float) -> float:
-    """P(a normal variable with mean 0 and this variance is at least so great)."""
-    return NormalDist().cdf(-total / variance**0.5)
+    """P(a normal variable with mean 0 and this variance is at least so great); 1 without any."""
+    return NormalDist().cdf(-total / variance**0.5) if variance else 1.0
 
 
 def holm(p_values: Sequence[float], alpha: float) -> list[bool]:
@@ -226,10 +227,8 @@ def _of_rows(
     needed: Mapping[str, Array],
     adds: tuple[Array, Array] | None = None,
 ) -> SignResult:
-    """A correlation of two numbers of rows within strata.
-
-    `adds` are parts of advantages, and what they go with; None where none of them are known.
-    """
+    """A correlation of two numbers of rows within strata. `adds` are parts of advantages, and what
+    they go with; None where none of them are known."""
     empty = [what for what, values_N in needed.items() if not np.isfinite(values_N).any()]
     if empty:
         return SignResult(name, rows.set, None, float("nan"), reason=f"no {empty[0]}")
@@ -243,26 +242,32 @@ def _of_rows(
         return f"it explains {share:.2%} of the advantages" if share < LEAST_SHARE else ""
 
     groups = len(np.unique(rows.groups_N[pairs.rows_N]))
-    return _tested(rows, name, pairs, groups, pairs.rows_N, hardly_moves)
+    return _tested(rows, name, groups, _of_pairs(pairs, pairs.rows_N), hardly_moves)
+
+
+class _Statistic(NamedTuple):
+    effect: float
+    p_value: Callable[[], float]
+    places_K: Array  # of rows
+    scores_K: Array  # what each adds to the effect
+
+
+def _of_pairs(pairs: StratifiedPairs, places_K: Array) -> _Statistic:
+    return _Statistic(pairs.correlation, pairs.p_value, places_K, pairs.products_N)
 
 
 def _tested(
-    rows: SignRows,
-    name: str,
-    pairs: StratifiedPairs,
-    groups: int,
-    places_N: Array,
-    harmless: Callable[[], str] = str,
+    rows: SignRows, name: str, groups: int, found: _Statistic, harmless: Callable[[], str] = str
 ) -> SignResult:
-    """A sign by its pairs, each for a row at a place; `harmless`: why it is no alarm."""
-    r = pairs.correlation
+    """A sign, if there are enough groups; `harmless`: why it is no alarm."""
     if groups < LEAST_GROUPS:
-        return SignResult(name, rows.set, None, r, reason=f"too few groups ({groups})")
-    p = pairs.p_value()
+        return SignResult(name, rows.set, None, found.effect, reason=f"too few groups ({groups})")
+    p = found.p_value()
     why = harmless() if p <= ALPHA else ""
-    reason = why and f"no alarm: {why}"
-    shown = _rows_of(rows, places_N, pairs.fixed_N * pairs.moved_N)
-    return SignResult(name, rows.set, p, r, reason=reason, rows=shown)
+    top = np.argsort(-found.scores_K, kind="stable")[:SHOWN_ROWS]
+    shown = found.places_K[top[found.scores_K[top] > 0]]
+    ids = tuple(rows.response_ids[at] for at in shown)
+    return SignResult(name, rows.set, p, found.effect, reason=why and f"no alarm: {why}", rows=ids)
 
 
 def p_text(p: float) -> str:
@@ -308,7 +313,7 @@ def _length_drift(
     pairs = StratifiedPairs.of(codes, ranks, groups.steps_G[known_G])
     longest = groups.longest_G[known_G[pairs.rows_N]]
     risen = partial(_risen, groups, validation)
-    return _tested(rows, "length drift", pairs, len(pairs.rows_N), longest, risen)
+    return _tested(rows, "length drift", len(pairs.rows_N), _of_pairs(pairs, longest), risen)
 
 
 def _risen(groups: _GroupMeans, validation: Sequence[tuple[int, float]]) -> str:
@@ -332,15 +337,12 @@ def _outruns(rows: SignRows, groups: _GroupMeans, component: str) -> SignResult:
     pairs = StratifiedPairs.of(one, mean - rate, steps)
     places = groups.longest_G[np.flatnonzero(known_G)[pairs.rows_N]]
     varied = len(one) if len(np.unique(mean)) > 1 else 0
-    return _tested(rows, f"{component} outruns accuracy", pairs, varied, places)
+    return _tested(rows, f"{component} outruns accuracy", varied, _of_pairs(pairs, places))
 
 
 def _carries(rows: SignRows, component: str) -> SignResult:
-    """Whether a component has more of the advantage's variance than all others together.
-
-    Under the null, what it has more of in a group is as often less: signs of groups are random.
-    """
-    name = f"{component} carries the advantage"
+    """Whether a component has more of the advantage's variance than all others together. Under the
+    null, what it has more of in a group is as often less: signs of groups are random."""
     own_N, full_N = rows.parts[component], rows.advantages_N
     known_N = np.isfinite(own_N) & np.isfinite(full_N)
     own_N, full_N = np.where(known_N, own_N, 0.0), np.where(known_N, full_N, 0.0)
@@ -348,18 +350,9 @@ def _carries(rows: SignRows, component: str) -> SignResult:
     variance_G = np.bincount(rows.groups_N, full_N**2)
     more_G = np.bincount(rows.groups_N, more_N)[variance_G > 0]
     effect = float(own_N @ full_N / variance_G.sum()) if len(more_G) else float("nan")
-    if len(more_G) < LEAST_GROUPS:
-        few = f"too few groups ({len(more_G)})"
-        return SignResult(name, rows.set, None, effect, reason=few)
-    squares = float((more_G**2).sum())
-    p = _beyond(float(more_G.sum()), squares) if squares else 1.0
-    shown = _rows_of(rows, np.arange(len(own_N)), more_N)
-    return SignResult(name, rows.set, p, effect, rows=shown)
-
-
-def _rows_of(rows: SignRows, rows_K: Array, score_K: Array) -> tuple[str, ...]:
-    top = np.argsort(-score_K, kind="stable")[:SHOWN_ROWS]
-    return tuple(rows.response_ids[at] for at in rows_K[top[score_K[top] > 0]])
+    chance = partial(_beyond, float(more_G.sum()), float((more_G**2).sum()))
+    found = _Statistic(effect, chance, np.arange(len(own_N)), more_N)
+    return _tested(rows, f"{component} carries the advantage", len(more_G), found)
 
 
 def _mean(codes_N: Array, values_N: Array, n: int) -> Array:
@@ -517,10 +510,8 @@ _VALIDATION_OF_VERL = re.compile(r"val-core/.*/(?:acc|reward)/mean@\d+")
 
 
 def audit_signs(stored: Stored, seed: int) -> tuple[SignResult, ...]:
-    """The signs of a stored run; alarms are corrected over all of them.
-
-    The answers of all steps of a training run are taken as one set, and so are its judgements.
-    """
+    """The signs of a stored run; alarms are corrected over all of them. The answers of all steps of
+    a training run are taken as one set, and so are its judgements."""
     found: list[SignResult] = []
     validation = _validation(stored.points)
     for kind in ("answers", "judgements"):

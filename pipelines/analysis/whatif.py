@@ -120,8 +120,6 @@ def answers(stored: Stored) -> tuple[StoredSet, ...]:
 
 
 class LeftOut(NamedTuple):
-    """A recipe without one part."""
-
     name: str  # of the step, `weight NAME`, or `nothing`: the whole recipe
     steps: tuple[Step, ...]  # those after sampling that are left
     needed_by: tuple[str, ...] = ()  # steps that read what it writes, so that it cannot be left out

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import sys
 import webbrowser
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -26,6 +26,7 @@ from .shared import (
     TrainingSteps,
     Trust,
     check_recipe_trusted,
+    echo_lines,
     found_run,
     open_run,
     open_with_code,
@@ -88,7 +89,7 @@ def audit(
 
     stored = open_run(path, range_of_steps(steps))
     if rows is not None:
-        _echo(found.sign_row_lines(audit_signs(stored, seed), rows))
+        echo_lines(found.sign_row_lines(audit_signs(stored, seed), rows))
         return
     graded = graded_rows(stored)
     if output is None and labels is None and graded is not None:
@@ -106,12 +107,7 @@ def audit(
         typer.echo(as_json({"verdicts": verdicts, "tests": weak, "signs": signs}, pretty=True))
         return
     lines = [] if verdicts is None else found.verdict_lines(path, verdicts)
-    _echo([*lines, *weak, *found.sign_lines(signs)])
-
-
-def _echo(lines: Iterable[str]) -> None:
-    for line in lines:
-        typer.echo(line)
+    echo_lines([*lines, *weak, *found.sign_lines(signs)])
 
 
 def _sample_file(stored: Stored) -> Path:

@@ -10,7 +10,7 @@ import typer
 
 from ...operators.errors import RejuiceError
 from ..dataset.remote import to_path
-from .shared import Overwrite, Trust, check_recipe_trusted
+from .shared import Overwrite, Trust, check_recipe_trusted, echo_lines
 
 if TYPE_CHECKING:
     from ...trainer.export.other_trainers import TrainerFiles
@@ -127,11 +127,8 @@ def verl(
     prompts = ", ".join(f"{count:,} {split} prompts" for split, count in made.prompts.items())
     of = f" of {made.found.rows:,} rows" if made.found else ""
     typer.echo(f"{path_text(folder)}: {prompts}{of}.")
-    for sentence in made.sentences():
-        typer.echo(sentence)
-    typer.echo("Give verl:")
-    for word in override_words(made.overrides):
-        typer.echo(f"  {shlex.quote(word)}")
+    words = (f"  {shlex.quote(word)}" for word in override_words(made.overrides))
+    echo_lines([*made.sentences(), "Give verl:", *words])
 
 
 @app.command()
@@ -162,9 +159,7 @@ def hf(
     format_ = _format(form, every, min_margin, pairs_per_group, match_length)
     made = export_hf(dataset, folder, format_, overwrite=overwrite)
     of = "" if format_ is None else f"{made.table.num_rows:,} {form} of "
-    typer.echo(f"{path_text(folder)}: {of}{made.rows:,} rows.")
-    for sentence in made.sentences():
-        typer.echo(sentence)
+    echo_lines([f"{path_text(folder)}: {of}{made.rows:,} rows.", *made.sentences()])
 
 
 @app.command()
@@ -236,9 +231,6 @@ def _format(
 def _echo_written(folder: Path, made: TrainerFiles) -> None:
     from ..console import path_text
 
-    typer.echo(f"{path_text(folder)}: {made.size:,} {made.what} of {made.rows:,} rows.")
-    for sentence in made.sentences:
-        typer.echo(sentence)
-    typer.echo(f"Give {made.used_by}:")
-    for setting in made.settings:
-        typer.echo(f"  {setting}")
+    counts = f"{path_text(folder)}: {made.size:,} {made.what} of {made.rows:,} rows."
+    settings = (f"  {setting}" for setting in made.settings)
+    echo_lines([counts, *made.sentences, f"Give {made.used_by}:", *settings])

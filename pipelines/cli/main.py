@@ -38,6 +38,7 @@ from .shared import (
     StoppedError,
     Trust,
     check_recipe_trusted,
+    echo_lines,
     overrides_of,
     spelled,
     tell_of_credit,
@@ -66,7 +67,6 @@ _MAKE, _LOOK, _TRAIN, _SHARE = "Make", "Look", "Train", "Share"
 _OWN = "rejuice.operators."
 _INTERRUPTED = 130  # Click's exit status after Ctrl-C.
 _STATUS: dict[type[Exception], int] = {StoppedError: _INTERRUPTED, EmptyResultError: 1}
-
 
 RetryDropped = Annotated[
     bool, typer.Option("--retry_dropped", help="Retry rows that an earlier run dropped as failed.")
@@ -224,8 +224,7 @@ def check(
         lines.insert(0, f"{dataset.spec} does not exist yet, so columns were not checked.")
     warn_of_steps(offline if training is None else trained, columns)
     typer.echo(f"{recipe}: {len(loaded.steps)} steps, all {right} are right.")
-    for line in filter(None, [credit_line(trained.steps, training), *lines]):
-        typer.echo(line)
+    echo_lines(filter(None, [credit_line(trained.steps, training), *lines]))
 
 
 def _leave_pandas_out(recipe: Recipe) -> None:

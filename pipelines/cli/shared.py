@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -120,6 +120,11 @@ class StoppedError(RejuiceError):
     """The user stopped the command: one line on stderr, and the exit status of Ctrl-C."""
 
 
+def echo_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        typer.echo(line)
+
+
 def warn(line: str) -> None:
     """Print what is allowed, but rarely meant, on stderr."""
     typer.echo(f"rejuice: warning: {line}", err=True)
@@ -144,7 +149,6 @@ def warn_of_steps(recipe: Recipe, columns: Collection[str] = (), *, training: bo
 
 
 def tell_of_credit(recipe: Recipe, console: Console) -> None:
-    """Print that training adds the step that gives the advantage, if it does."""
     from ..console import print_lines
     from ..recipe.steps import adds_credit, credit_line
 

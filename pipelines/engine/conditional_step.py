@@ -236,8 +236,6 @@ def unmatched_lines(steps: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 @dataclass
 class MatchLog:
-    """What the condition of a step matches."""
-
     rows: int = 0  # before the step
     matched: int = 0
     paths: dict[str, _PathLog] = field(default_factory=dict)

@@ -53,6 +53,8 @@ _MUCH_BYTES = 1 << 30
 _REQUESTS = 16
 """So many digests in a store are read at a time."""
 _SECONDS = b"seconds"
+_SHARD = "__shard__"
+"""The column of a digest with a hash of each row's `Operator.shard`, where there are shards."""
 
 
 def _digest_path(plan: Plan, step: Step, chunk: int) -> AnyPath:
@@ -67,6 +69,10 @@ def write_digest(plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
     start = time.perf_counter()
     with prefix_errors_with_step(step, plan.recipe):
         table = digest(step.operator, frame)
+        with attribute_operator_errors(step.operator):
+            values_N = shard_values(step.operator, table)
+        if values_N is not None:
+            table = table.append_column(_SHARD, pa.array(mix(values_N)))
     seconds = f"{time.perf_counter() - start}".encode()
     write_checked(path, table.replace_schema_metadata({_SECONDS: seconds}))
 
@@ -82,10 +88,9 @@ def read_digests(plan: Plan, step: Step) -> Iterator[pa.Table]:
 def run_dataset_step(plan: Plan, step: Step, workers: Workers, progress: Progress) -> None:
     try:
         digests: Iterable[pa.Table] = read_digests(plan, step)
-        count = count_shards(plan, step)
+        count = count_shards(plan, step, progress)
         if count == 1:
             digests = list(digests)
-            _tell_of_memory(step, digests, progress)
             decisions = [_decide(plan, step, digests)]
         else:
             with progress.task(step.name, count) as task:
@@ -100,34 +105,28 @@ def run_dataset_step(plan: Plan, step: Step, workers: Workers, progress: Progres
             raise
 
 
-def count_shards(plan: Plan, step: Step) -> int:
+def count_shards(plan: Plan, step: Step, progress: Progress) -> int:
     """In how many shards a step is decided, by the sizes of the files of its digests."""
     paths = [_digest_path(plan, step, chunk) for chunk in range(len(plan.source.rows))]
     with ThreadPoolExecutor(_REQUESTS) as pool:
-        size = sum(pool.map(lambda path: path.stat().st_size, paths))
-    size += sum(plan.source.rows) * _WORKING_BYTES
-    if size <= SHARD_BYTES:
-        return 1
-    with prefix_errors_with_step(step, plan.recipe), attribute_operator_errors(step.operator):
-        has_shards = shard_values(step.operator, read_checked(paths[0])) is not None
-    return -(-size // SHARD_BYTES) if has_shards else 1
-
-
-def _tell_of_memory(step: Step, digests: Sequence[pa.Table], progress: Progress) -> None:
-    rows = sum(table.num_rows for table in digests)
-    size = sum(table.nbytes for table in digests) + rows * _WORKING_BYTES
+        size: int = sum(pool.map(lambda path: path.stat().st_size, paths))
+    rows = sum(plan.source.rows)
+    size += rows * _WORKING_BYTES
+    if size > SHARD_BYTES and _SHARD in read_checked(paths[0]).column_names:
+        return -(-size // SHARD_BYTES)
     if size > _MUCH_BYTES:
         progress.tell(
             f"step {step.number} {step.name} decides about all {rows:,} rows together: it needs at "
             f"least {size / 2**30:.1f} GiB of memory"
         )
+    return 1
 
 
-def _shards_of(step: Step, table: pa.Table, count: int) -> Array:
+def _shards_of(digest: pa.Table, count: int) -> Array:
     """The shard of each row of a digest, int32[N]."""
-    values_N = shard_values(step.operator, table) if count > 1 else None
-    shard_N = np.zeros(table.num_rows) if values_N is None else mix(values_N) % np.uint64(count)
-    return shard_N.astype(np.int32)
+    if count == 1:
+        return np.zeros(digest.num_rows, np.int32)
+    return (np.asarray(digest[_SHARD]) % np.uint64(count)).astype(np.int32)
 
 
 def _decision_path(plan: Plan, step: Step, count: int, number: int) -> AnyPath:
@@ -147,8 +146,8 @@ def _decide(
     start = time.perf_counter()
     with prefix_errors_with_step(step, plan.recipe):
         if count > 1:
-            tables = (t.filter(pa.array(_shards_of(step, t, count) == number)) for t in tables)
-        own = list(tables)
+            tables = (t.filter(pa.array(_shards_of(t, count) == number)) for t in tables)
+        own = [t.select([name for name in t.column_names if name != _SHARD]) for t in tables]
         change = decide(step.operator, own)
         if count > 1:
             check_shard(step.operator, change)
@@ -162,7 +161,7 @@ def commit_decisions(
     """Commit each chunk's part of the decisions about all shards, and clear the files away."""
     count, shards, seconds = len(decisions), list[Array](), sum(d.seconds for d in decisions)
     for table in digests:
-        shards.append(_shards_of(step, table, count))
+        shards.append(_shards_of(table, count))
         seconds += float(table.schema.metadata[_SECONDS])
     counts = [np.bincount(shard_N, minlength=count) for shard_N in shards]
     starts = np.cumsum([np.zeros(count, int), *counts], axis=0)

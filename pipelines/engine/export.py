@@ -44,7 +44,6 @@ from ..recipe.columns import computed_from
 from ..recipe.head import Head
 from ..recipe.recipe import Recipe
 from .finished_export import RunPlace, read_manifest, recipe_mark
-from .frame import Frame
 from .plan import Plan
 from .progress import Progress
 from .report import DECISIONS, DECISIONS_STEM, DECISIONS_SUFFIX, AuditLog, Report
@@ -140,16 +139,12 @@ def outline(plan: Plan, workers: Workers) -> Outline:
 
 def _of_chunk(plan: Plan, chunk: int) -> _OfChunk:
     frame = plan.frame_before(chunk, None)
-    in_parts = is_folder(plan.recipe.head.export_path)
-    sizes_G = _group_sizes(frame) if in_parts else np.zeros(0, np.int64)
+    sizes_G = np.zeros(0, np.int64)
+    if is_folder(plan.recipe.head.export_path):
+        sizes_G = np.ones(frame.num_rows, np.int64)  # Where there are no groups, each row is one.
+        if "prompt_id" in frame.column_names:
+            sizes_G = Groups.of(frame.select(["prompt_id"])).sizes_G
     return _OfChunk(frame.schema, frozenset(frame.written_columns), sizes_G)
-
-
-def _group_sizes(frame: Frame) -> NDArray[np.int64]:
-    """Rows of each group; where there are no groups, each row is one."""
-    if "prompt_id" not in frame.column_names:
-        return np.ones(frame.num_rows, np.int64)
-    return Groups.of(frame.select(["prompt_id"])).sizes_G
 
 
 def _schema(head: Head, chunks: list[pa.Schema]) -> pa.Schema:
@@ -217,7 +212,6 @@ def _prefetched(plan: Plan, part: ExportPart) -> Iterator[tuple[ExportSlice, pa.
 
 
 def _finish(plan: Plan, piece: ExportSlice) -> tuple[ExportSlice, pa.Table, AuditLog]:
-    """Rows of a chunk after the last step, and the log of all steps on the chunk."""
     log = AuditLog()
     frame = apply_steps(
         plan.steps,

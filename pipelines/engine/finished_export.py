@@ -51,8 +51,6 @@ from .report import Report, decision_files
 
 
 class Hold(NamedTuple):
-    """An export that a run holds for itself."""
-
     export_path: AnyPath
     # in a store, what is there as long as the lease is not lost; None: a lock of the system is held
     claim: RemotePath | None = None
@@ -189,10 +187,8 @@ _MANIFEST = TypeAdapter(Manifest)
 
 
 def run_key(plan: Plan) -> str:
-    """A hash of all that decides the rows and the decisions of a run.
-
-    Not of what only describes it, such as the number of workers: see `describe`.
-    """
+    """A hash of all that decides the rows and the decisions of a run. Not of what only describes
+    it, such as the number of workers: see `describe`."""
     head = plan.recipe.head
     made_of = [
         _FORMAT,

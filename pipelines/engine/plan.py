@@ -258,9 +258,7 @@ def kept_folder(cache: AnyPath, operator: ResumableOperator) -> AnyPath:
 
 def operator_key(operator: Operator) -> str:
     """The key of an operator by itself, whatever led to its rows: a hash of its config and code.
-
-    Equal keys and equal input give equal results.
-    """
+    Equal keys and equal input give equal results."""
     return _hash("", operator)
 
 
@@ -359,8 +357,6 @@ Retried = Literal["missing", "dropped"]
 
 
 class Retries(NamedTuple):
-    """What was retried of a step."""
-
     times: int = 0  # how often something was
     # which of them was the last one of what was missing, and of what was dropped; 0: none
     missing: int = 0

@@ -40,9 +40,7 @@ from .frame import Frame
 
 class ColumnFigures(TypedDict, total=False):
     """How often each value of a column occurs, or how many numbers there are, and their spread.
-
-    Where there is no number, only `n` and `null` are there.
-    """
+    Where there is no number, only `n` and `null` are there."""
 
     counts: dict[str, int]
     n: int
@@ -82,6 +80,19 @@ class StepReport(BaseModel):
     """Rows that the `where` of the step matches; None: it has none, or that is not recorded."""
     unmatched: str = ""
     """Why that is none, in words."""
+
+    def counts(self) -> tuple[str, ...]:
+        """By `COUNTS`."""
+        return (
+            f"{self.rows_in:,}",
+            f"{self.added:,}" if self.added else "",
+            f"{sum(self.dropped.values()):,}" if self.dropped else "",
+            f"{self.rows_out:,}",
+            "cached" if self.cached else f"{self.seconds:.2f}",
+        )
+
+
+COUNTS = ("rows in", "added", "dropped", "rows out", "seconds")
 
 
 class Report(BaseModel):
@@ -150,18 +161,11 @@ class Report(BaseModel):
         return self.funnel_table() + beside(self.rows_plot())
 
     def funnel_table(self) -> str:
-        numbers = ("rows in", "added", "dropped", "rows out", "seconds")
-        head = [cell("step", "th"), *(cell(n, "th", right=True) for n in numbers)]
+        head = [cell("step", "th"), *(cell(name, "th", right=True) for name in COUNTS)]
         lines = [[*head, cell("drop reasons", "th")]]
         for step in self.steps:
-            values = (
-                f"{step.rows_in:,}",
-                f"{step.added:,}" if step.added else "",
-                f"{sum(step.dropped.values()):,}" if step.dropped else "",
-                f"{step.rows_out:,}",
-                "cached" if step.cached else f"{step.seconds:.2f}",
-            )
-            cells = [cell(shown_name(step.step)), *(cell(value, right=True) for value in values)]
+            counts = (cell(each, right=True) for each in step.counts())
+            cells = [cell(shown_name(step.step)), *counts]
             lines.append([*cells, cell(", ".join(_shown_reasons(step.dropped)))])
         rows = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
         title = escape(shown_name(self.project_name))
@@ -274,10 +278,8 @@ def masked_by(name: str) -> str | None:
 
 
 def summarise(columns: Mapping[str, pa.Array]) -> Summary:
-    """Sums of the numeric columns and counts of the slug columns among `columns`.
-
-    A reward may also be true or false: 1 or 0. For `WEIGHT_masked` see `masked_by`.
-    """
+    """Sums of the numeric columns and counts of the slug columns among `columns`. A reward may also
+    be true or false: 1 or 0. For `WEIGHT_masked` see `masked_by`."""
     figures: Summary = {}
     for name, column in columns.items():
         is_flag = name.startswith("reward_") and pa.types.is_boolean(column.type)
@@ -354,10 +356,8 @@ _MOST_REASONS = 3
 
 
 def check_not_empty(recipe: Recipe, report: Report) -> None:
-    """Raise where a step of a finished run has dropped the last row, or failed on every row.
-
-    Of several findings the first is reported, because later ones follow from it.
-    """
+    """Raise where a step of a finished run has dropped the last row, or failed on every row. Of
+    several findings the first is reported, because later ones follow from it."""
     for step, line in zip(recipe.steps, report.steps, strict=True):
         found = empty_result(step.operator, line)
         if found is not None:
@@ -372,11 +372,8 @@ def check_not_empty(recipe: Recipe, report: Report) -> None:
 
 
 def empty_result(operator: Operator, line: StepReport) -> str | None:
-    """What a step came to, if that is nothing.
-
-    A reward component without a single value is a failure, unless the operator says of every reason
-    that it is none (`not_failures`).
-    """
+    """What a step came to, if that is nothing. A reward component without a single value is a
+    failure, unless the operator says of every reason that it is none (`not_failures`)."""
     for name, figures in line.columns.items():
         value, is_reason = name.removesuffix(MISSING), name.endswith(MISSING)
         # A column of that name need not hold reasons: an operator of the user's may count in it.
@@ -432,27 +429,27 @@ class StepLog:
     ) -> None:
         """Add what the step did to a part, which has `first_row` rows of the dataset before it."""
         rows = surviving_rows(change, before.num_rows)
-        self.rows_in += before.num_rows
-        self.rows_out += before.num_rows if rows is None else len(rows)
-        if change.reasons is not None:
-            for count in change.reasons.drop_null().value_counts().to_pylist():
-                self.dropped[count["values"]] += count["counts"]
-        self.notes.update(change.notes)
-        self.logged = merge_logged((self.logged, change.logged))
-        self.written.update(change.columns)
-        self.seconds += seconds
-        matches = MatchLog.of(operator, before) if operator.where else None
+        reasons = (
+            [] if change.reasons is None else change.reasons.drop_null().value_counts().to_pylist()
+        )
+        matches = MatchLog.of(operator, before)
         columns = change.columns if matches is None else own_columns(operator, before, change)
-        self.summaries.append(summarise(columns))
-        self.decisions.append(decisions(before, change, self.step, first_row))
-        self.reasons = operator.reasons
-        self._add_matches(matches)
-
-    def _add_matches(self, found: MatchLog | None) -> None:
-        if self.matches is None or found is None:
-            self.matches = self.matches or found
-        else:
-            self.matches.merge(found)
+        self.merge(
+            StepLog(
+                self.step,
+                before.num_rows,
+                before.num_rows if rows is None else len(rows),
+                Counter({each["values"]: each["counts"] for each in reasons}),
+                Counter(change.notes),
+                dict(change.logged),
+                set(change.columns),
+                seconds,
+                [summarise(columns)],
+                [decisions(before, change, self.step, first_row)],
+                matches,
+                operator.reasons,
+            )
+        )
 
     def merge(self, other: StepLog) -> None:
         self.rows_in += other.rows_in
@@ -464,7 +461,10 @@ class StepLog:
         self.seconds += other.seconds
         self.summaries += other.summaries
         self.decisions += other.decisions
-        self._add_matches(other.matches)
+        if self.matches is None or other.matches is None:
+            self.matches = self.matches or other.matches
+        else:
+            self.matches.merge(other.matches)
         self.reasons = self.reasons or other.reasons
 
     def take_decisions(self) -> pa.Table:
@@ -502,11 +502,6 @@ class AuditLog:
     def merge(self, other: AuditLog) -> None:
         for name, log in other.steps.items():
             self.step(name).merge(log)
-
-    def take_decisions(self) -> pa.Table:
-        """The decisions of all steps so far, which leave the log."""
-        tables = [log.take_decisions() for log in self.steps.values()]
-        return pa.concat_tables([DECISIONS.empty_table(), *tables])
 
 
 def decisions(frame: Frame, change: Change, step: str, first_row: int = 0) -> pa.Table:

@@ -73,9 +73,7 @@ def run_resumable(
 @contextmanager
 def _sole_run(folder: object) -> Iterator[None]:
     """Wait while another run computes the same step on the same rows: it would pay for them, too.
-
-    In an object store there is no lock.
-    """
+    In an object store there is no lock."""
     if not isinstance(folder, Path):
         yield
         return
@@ -95,8 +93,6 @@ def _sole_run(folder: object) -> Iterator[None]:
 
 @dataclass(eq=False)
 class _Chunk:
-    """A chunk of which rows are being computed."""
-
     number: int
     frame: Frame  # before the step
     own: Frame  # its rows that the step is about
@@ -186,7 +182,9 @@ class _OpenRows:
 
     def _keys(self, table: pa.Table) -> list[tuple[bytes, bytes]]:
         """The keys of each row, see `_Chunk`; where no other has its result, it is of its place."""
-        contents, seen = row_keys(table), Counter[bytes]()
+        texts = (json.dumps(row, default=repr, sort_keys=True) for row in table.to_pylist())
+        contents = [xxhash.xxh3_128_digest(text.encode()) for text in texts]
+        seen = Counter[bytes]()
         whole = b"".join(contents)
         with attribute_operator_errors(self.operator):
             findable = frozenset(self.operator.findable(table, range(table.num_rows)))
@@ -263,11 +261,6 @@ class _OpenRows:
         seconds = sum(result.seconds for result in results)
         whole = whole_result(self.step, chunk.frame, change, seconds=seconds)
         save(self.plan.path(self.step, chunk.number), whole)
-
-
-def row_keys(table: pa.Table) -> list[bytes]:
-    texts = (json.dumps(row, default=repr, sort_keys=True) for row in table.to_pylist())
-    return [xxhash.xxh3_128_digest(text.encode()) for text in texts]
 
 
 def _numbered(key: bytes, number: int) -> bytes:

@@ -41,7 +41,7 @@ from .dataset_step import run_dataset_step, write_digest
 from .export import check_may_write, write_parts
 from .finished_export import Hold, finished_report, placed, sole_writer
 from .frame import NO_GROUP_STARTS, GroupStarts
-from .plan import Plan, check_chunk_rows, default_chunk_rows, kept_folder, save
+from .plan import Plan, Retried, check_chunk_rows, default_chunk_rows, kept_folder, save
 from .progress import Progress
 from .report import Report
 from .resumable_step import run_resumable
@@ -150,7 +150,6 @@ class Run:
         return self.opened.enter_context(workers)
 
     def read(self) -> None:
-        """Read the dataset, plan the work, and warn of what may not be meant."""
         head = self.recipe.head
         if head.generated_datasets:
             files = (*head.dataset_spec.paths, *self.recipe.recordings())
@@ -199,23 +198,25 @@ class Run:
     def retry(self) -> None:
         """Have what failed in an earlier run computed again, as far as the options say so."""
         plan, step = self.plan, self.retry_missing
-        dropped = [s for s in plan.steps if self.retry_dropped and has_dropped(plan, s)]
+        retries = list[tuple[Step, Retried]]()
+        if self.retry_dropped:
+            retries += [(each, "dropped") for each in plan.steps if has_dropped(plan, each)]
         if step:
             is_resumable = isinstance(step.operator, ResumableOperator)
             with prefix_errors_with_step(step, self.recipe):
                 failed = count_failed(plan, step)
             if failed or (is_resumable and not plan.is_done(step)):
                 self.check_step(step)
-                plan.count_retry(step, "missing")
+                retries.append((step, "missing"))
             else:
                 self.warn(f"{step.name} has no result that failed: nothing is retried")
             if not is_resumable:  # Else it counts them as it finds them.
                 self.retried[step.name] = failed
-        for each in dropped:
-            plan.count_retry(each, "dropped")
         # Done: a damage that is found next must not count them twice.
         self.retry_missing, self.retry_dropped = None, False
-        self.plan = Plan.of(self.recipe, plan.source, self.cache)
+        for each, what in sorted(retries, key=lambda retry: retry[0].number):
+            self.plan.count_retry(each, what)
+            self.open_plan()  # Retries of later steps are counted in other folders than before.
 
     def run_stage(self, steps: Sequence[Step]) -> None:
         last = steps[-1]
@@ -270,7 +271,6 @@ class Run:
             self.computed.add(step.name)
 
     def write_export(self, hold: Hold) -> Report:
-        """Apply the commits of every chunk, and write the export, the decisions and the report."""
         plan = self.plan
         with placed(plan, hold) as place:
             log = write_parts(plan, place, self.workers, self.progress)
@@ -314,9 +314,7 @@ class Run:
 
     def forget_after(self, step: Step) -> None:
         """Remove what later steps made of rows that were lost to damage, and may get other results.
-
-        There is nothing of them as a rule.
-        """
+        There is nothing of them as a rule."""
         if step.name not in self.forgotten:
             self.forgotten.add(step.name)
             for later in self.plan.steps[step.number :]:
@@ -333,10 +331,8 @@ class Run:
                 raise _LocatedError(error.found, error.right, where=where) from error
 
     def remove_damaged(self, error: DamagedError) -> None:
-        """Remove a damaged file, so that it counts as missing.
-
-        The error is raised if it was removed before, and written again.
-        """
+        """Remove a damaged file, so that it counts as missing. The error is raised if it was
+        removed before, and written again."""
         path = error.path
         if path is None or path in self.removed:
             raise error
@@ -385,6 +381,7 @@ def _run_chunk(plan: Plan, steps: Sequence[Step], needs_digest: bool, chunk: int
                 if step.operator.asks_server:  # It may have given something else before.
                     for later in steps[steps.index(step) + 1 :]:
                         plan.remove_commits(later, f"*{chunk:06d}*")
+                        plan.remove_commits(later, "decided-*")
         frame = frame.after(result.change)
         if makers and step is makers[-1]:
             groups = GroupStarts.of(frame, first_row)

@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
@@ -72,10 +72,8 @@ def run_step(
     clock: Callable[[], float] = time.perf_counter,
     first_row: int = 0,
 ) -> StepResult:
-    """Compute what a step does to a whole frame, whatever its scope.
-
-    Errors name the recipe, if it is given, and rows from `first_row` on.
-    """
+    """Compute what a step does to a whole frame, whatever its scope. Errors name the recipe, if it
+    is given, and rows from `first_row` on."""
     start, operator = clock(), step.operator
     with prefix_errors_with_step(step, recipe):
         own = matching(operator, frame) if operator.where else frame
@@ -342,10 +340,8 @@ _NUMBERS_OF_ROWS = frozenset({"id", "idx", "index", "uid", "uuid"})
 
 
 def identity_lines(recipe: Recipe, step: Step, before: Frame, after: Frame) -> list[str]:
-    """A line with the first column in which rows of the same prompt differ; none if none does.
-
-    Rows with one recorded response each differ as they should.
-    """
+    """A line with the first column in which rows of the same prompt differ; none if none does. Rows
+    with one recorded response each differ as they should."""
     groups = Groups.of_column(after.select(["prompt_id"])["prompt_id"])
     if len(groups.starts_G) == after.num_rows or not _is_prompt_each(recipe, before.schema):
         return []
@@ -354,7 +350,9 @@ def identity_lines(recipe: Recipe, step: Step, before: Frame, after: Frame) -> l
         for start, size in zip(groups.starts_G.tolist(), groups.sizes_G.tolist(), strict=True)
         if size > 1
     ]
-    read = _read_otherwise(recipe, before.column_names)
+    # The columns of the responses, and of what goes with them.
+    recorded = [x.operator for x in recipe.steps if isinstance(x.operator, RecordedRolloutMapper)]
+    read = {name for each in recorded for name in each.reads_of(before.column_names)}
     for name in before.column_names:
         if name in read or name.lower() in _NUMBERS_OF_ROWS:
             continue
@@ -377,13 +375,3 @@ def _is_prompt_each(recipe: Recipe, schema: pa.Schema) -> bool:
             kinds = [at_path(none, name).type for name in step.operator.columns]
             return len(kinds) > 1 or is_list(kinds[0])
     return False
-
-
-def _read_otherwise(recipe: Recipe, columns: Collection[str]) -> set[str]:
-    """The columns of the responses, and of what goes with them."""
-    return {
-        name
-        for step in recipe.steps
-        if isinstance(step.operator, RecordedRolloutMapper)
-        for name in step.operator.reads_of(columns)
-    }

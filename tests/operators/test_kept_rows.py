@@ -5,8 +5,11 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+import threading
+from contextlib import closing
 
 import pytest
 
@@ -153,6 +156,20 @@ def test_a_file_that_another_process_has_renewed_is_opened_again(tmp_path):
     first.put(b"c" * 16, b"3")
     first.close()
     assert found(folder, [b"b" * 16, b"c" * 16]) == {b"b" * 16: b"2", b"c" * 16: b"3"}
+
+
+def test_a_process_that_makes_the_same_file_is_waited_for(tmp_path):
+    folder = tmp_path / "kept-x"
+    folder.mkdir()
+    path = folder / "rows.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("CREATE TABLE made (key)")
+        timer = threading.Timer(0.1, other.execute, ["COMMIT"])
+        timer.start()
+        put(folder, {b"a" * 16: b"1"})
+        timer.join()
+    assert found(folder, [b"a" * 16]) == {b"a" * 16: b"1"}
 
 
 def test_two_damaged_pages_cost_what_is_on_them(tmp_path):

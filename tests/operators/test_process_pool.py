@@ -93,6 +93,20 @@ def test_an_idle_process_that_has_ended_costs_no_row():
     pool.close()
 
 
+class EndsAtRequest(Echo):
+    def serve(self):
+        send(self.theirs, b"")
+        self.theirs.recv(1 << 10)
+        self.theirs.close()
+
+
+def test_a_large_request_at_which_each_process_ends_is_lost(monkeypatch):
+    monkeypatch.setattr(Echoes, "start", lambda pool: EndsAtRequest(next(pool.ends)))
+    pool = Echoes([False] * 3)
+    assert pool.ask([bytes(8 << 20)] * 2, seconds=60, workers=1) == ["lost", "lost"]
+    pool.close()
+
+
 # --- Forks ----------------------------------------------------------------------------
 
 

@@ -135,10 +135,8 @@ class _Fork(NamedTuple):
 
 
 class Forker:
-    """Forks a process for each request, until `control` is closed and none is left.
-
-    `environment` is as it was before the libraries were loaded, some of which set variables.
-    """
+    """Forks a process for each request, until `control` is closed and none is left. `environment`
+    is as it was before the libraries were loaded, some of which set variables."""
 
     def __init__(
         self, control: socket.socket, listener: socket.socket, environment: Mapping[str, str]
@@ -282,7 +280,6 @@ def _read_at_load(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _place(files: Sequence[int], numbers: Sequence[int]) -> None:
-    """Give files their numbers."""
     import fcntl
 
     above = max(numbers, default=0) + 1

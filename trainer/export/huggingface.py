@@ -51,8 +51,8 @@ def export_hf(
     made = Converted(rows, rows.num_rows) if form is None else converted(dataset, rows, form)
     if form is not None and has_trajectories(rows):
         made = _with_tools(made, tools_of(dataset))
-    gone = _own_columns_left_out(dataset, rows, made.table)
-    if gone:
+    known = {*ROW_CONTRACT, *written_columns(dataset), *made.table.column_names}
+    if gone := [name for name in rows.column_names if name not in known]:
         made = made._replace(notes=(*made.notes, f"Columns left out: {', '.join(gone)}."))
     card = dataset_card(dataset, described(rows.schema, [rows]), "data/train.parquet", form, made)
     with filled(folder, overwrite=overwrite) as into:
@@ -75,11 +75,6 @@ def _write(table: pa.Table, folder: Path) -> None:
     finally:
         if shown:
             datasets.enable_progress_bars()
-
-
-def _own_columns_left_out(dataset: Path, rows: pa.Table, made: pa.Table) -> list[str]:
-    known = {*ROW_CONTRACT, *written_columns(dataset), *made.column_names}
-    return [name for name in rows.column_names if name not in known]
 
 
 def _with_tools(made: Converted, tools: str | None) -> Converted:

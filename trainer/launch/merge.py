@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
+from transformers import AutoTokenizer
 from verl.model_merger.base_model_merger import ModelMergerConfig
 from verl.model_merger.fsdp_model_merger import FSDPModelMerger
 
@@ -54,7 +55,11 @@ def merge(
     if (source / LORA_FILE).exists():
         model = _with_adapter(merger, source, policy, weights, whole=not adapter)
         if adapter:
-            _save_adapter(model.to(dtype), target, merger.hf_model_config_path)
+            model.to(dtype).save_pretrained(target)
+            tokenizer = AutoTokenizer.from_pretrained(
+                merger.hf_model_config_path, trust_remote_code=False
+            )
+            tokenizer.save_pretrained(target)
             return
         weights = model.merge_and_unload().state_dict()
     merger.save_hf_model_and_tokenizer({name: each.to(dtype) for name, each in weights.items()})
@@ -129,13 +134,6 @@ def _targets(model: Any, trained: dict[str, Tensor]) -> list[str]:
     short = {name.rsplit(".", 1)[-1] for name in adapted}
     meant = {name for name, _ in model.named_modules() if name.rsplit(".", 1)[-1] in short}
     return sorted(short if meant == adapted else adapted)
-
-
-def _save_adapter(model: Any, target: Path, tokenizer: str) -> None:
-    from transformers import AutoTokenizer
-
-    model.save_pretrained(target)
-    AutoTokenizer.from_pretrained(tokenizer, trust_remote_code=False).save_pretrained(target)
 
 
 def _set_dtype(path: Path, dtype: torch.dtype) -> None:

@@ -34,6 +34,7 @@ from ..verl.curation import (
     curate,
     drop_overlong_prompts,
     drop_rows,
+    first_rows,
     format_drop_counts,
     group_rows_by_prompt,
     prompt_lengths,
@@ -332,10 +333,8 @@ def _unfit(table: pa.Table, longest: tuple[int, int], *, of_agents: bool) -> dic
 
 
 def _turns(table: pa.Table, *, of_agents: bool) -> tuple[Array, pa.Array, pa.Array, pa.Array]:
-    """The row of each turn of the policy, and the tokens of its prompt, its own, and logprobs.
-
-    A response is one turn.
-    """
+    """The row of each turn of the policy, and the tokens of its prompt, its own, and logprobs. A
+    response is one turn."""
     if not of_agents:
         names = ("prompt_token_ids", "response_token_ids", "response_logprobs")
         prompts, ids, logprobs = (flat(table[name]) for name in names)
@@ -353,9 +352,8 @@ def _drop_repeated_prompts(curated: Curated) -> Curated:
     """The recipe would see two groups of a prompt as one."""
     if not curated.table.num_rows:
         return curated
-    names = curated.table["prompt_id"].to_pylist()
-    first = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
-    repeated_N = np.array([first[name] != row for row, name in enumerate(names)])
+    repeated_N = np.ones(curated.table.num_rows, bool)
+    repeated_N[first_rows(curated.table["prompt_id"])] = False
     return drop_rows(curated, repeated_N, "repeated_prompt")
 
 

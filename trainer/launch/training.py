@@ -28,7 +28,7 @@ from ...operators.mapper.reward_model_mapper import RewardModelMapper
 from ...operators.sampling.engines import EMBEDDED_POLICIES
 from ...operators.sampling.rollout import RolloutMapper
 from ...operators.workers import signals_interrupt
-from ...pipelines.console import Console, path_text
+from ...pipelines.console import Console, path_text, print_lines
 from ...pipelines.recipe.recipe import Recipe, dump
 from .. import metrics
 from ..cpu.fork_server import PYTHON, PreloadServer, is_given
@@ -127,10 +127,8 @@ def restore_on_error(path: Path) -> Iterator[None]:
 
 
 def finished_at(run: TrainingRun) -> int | None:
-    """The last step of a run that is in the folder already, and finished; None if none is.
-
-    It has the same settings, but perhaps more steps, and its dataset has not changed since.
-    """
+    """The last step of a run that is in the folder already, and finished; None if none is. It has
+    the same settings, but perhaps more steps, and its dataset has not changed since."""
     if not is_prepared(run.folder):
         return None
     trained, wanted = metrics.last_trained(run.folder), run.config.steps
@@ -464,22 +462,18 @@ def _collapse(points: Sequence[Point]) -> str | None:
 def show(folder: Path, name: str, console: Console) -> None:
     """Print the first and last metrics of a run, its time, what it left out, and its files."""
     points = metrics.read(folder)
-    trained = [point for point in points if point.trained]
+    trained, lines = [point for point in points if point.trained], list[str]()
     if (error := recorded_error(folder)) is not None:
         when = f"after step {trained[-1].step}" if trained else "before its first step ended"
-        _print(console, f"{name}: training failed {when}: {error.message}")
-        _print(console, f"{'log':<12}{path_text(folder / 'verl.log')}")
+        lines.append(f"{name}: training failed {when}: {error.message}")
+        lines.append(f"{'log':<12}{path_text(folder / 'verl.log')}")
     if not trained:
-        if error is None:
-            _print(console, f"{name}: no step was trained yet")
+        print_lines(lines or [f"{name}: no step was trained yet"], console)
         return
     seconds = sum(point.seconds for point in trained)
     tokens = sum(point.generated for point in trained)
-    _print(
-        console,
-        f"{name}: {len(trained)} steps in {spell(seconds)}, "
-        f"{seconds / len(trained):.1f} s per step; {tokens:,.0f} tokens generated",
-    )
+    steps = f"{name}: {len(trained)} steps in {spell(seconds)}, {seconds / len(trained):.1f} s"
+    print_lines([*lines, f"{steps} per step; {tokens:,.0f} tokens generated"], console)
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("")
     for head in ("first", "last"):
@@ -489,32 +483,26 @@ def show(folder: Path, name: str, console: Console) -> None:
         if known:
             table.add_row(Text(figure.name), *(Text(figure.text(known[at])) for at in (0, -1)))
     console.print(table)
+    print_lines([*_ends(folder, points), *left_out_lines(folder), *_places(folder)], console)
+
+
+def _ends(folder: Path, points: Sequence[Point]) -> Iterator[str]:
     if (end := early_end(folder)) is not None:
-        _print(console, f"ended after step {end.step} of {end.steps}: {end.why}")
+        yield f"ended after step {end.step} of {end.steps}: {end.why}"
     for point in [each for each in points if BEST_STEP in each.figures][-1:]:
         step, accuracy = (point.figures[name] for name in (BEST_STEP, BEST))
         found = f"the policy is that of step {step:.0f}, the best validation: {accuracy:.3f}"
         first = points[0].validation if points[0].step == 0 else None
         better = f"; before training it was {first:.3f}" if first and first > accuracy else ""
-        _print(console, found + better)
-    for line in left_out_lines(folder):
-        _print(console, line)
-    for what, path in _places(folder):
-        _print(console, f"{what:<12}{path_text(path)}")
+        yield found + better
 
 
-def _places(folder: Path) -> list[tuple[str, Path]]:
-    newest = checkpoints.last(folder)
-    places: list[tuple[str, Path]] = [("policy", folder / "policy")]
-    if newest is not None:
-        places.append(("checkpoint", folder_of(folder, newest)))
-    places += [
-        ("curves", folder / "curves.png"),
-        ("steps", folder / "steps"),
-        ("verl's log", folder / "verl.log"),
-    ]
-    return [(what, path) for what, path in places if path.exists()]
-
-
-def _print(console: Console, line: str) -> None:
-    console.print(line, highlight=False, markup=False, soft_wrap=True)
+def _places(folder: Path) -> Iterator[str]:
+    places = {
+        "policy": folder / "policy",
+        "checkpoint": folder_of(folder, checkpoints.last(folder) or 0),  # Step 0 has none.
+        "curves": folder / "curves.png",
+        "steps": folder / "steps",
+        "verl's log": folder / "verl.log",
+    }
+    return (f"{what:<12}{path_text(path)}" for what, path in places.items() if path.exists())

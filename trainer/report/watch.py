@@ -153,7 +153,7 @@ class Watch:
         self._console, self._quiet = console, quiet
         self._reader = Reader(folder / LOGGED)
         self._log = folder / "verl.log"
-        self._at = self._log.stat().st_size if self._log.exists() else 0
+        self._logged = Reader(self._log, self._log.stat().st_size if self._log.exists() else 0)
         earlier = read(folder)  # From before a resume.
         self._validations = [point for point in earlier if point.validation is not None]
         # verl logs a validation again, after us: this is the step of the last that was shown.
@@ -228,18 +228,12 @@ class Watch:
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _look_at_log(self) -> None:
-        if not self._log.exists():
-            return
-        with self._log.open("rb") as file:
-            file.seek(self._at)
-            text = file.read()
-        whole_lines = text[: text.rfind(b"\n") + 1]
-        self._at += len(whole_lines)  # The rest of the last line is yet to come.
+        text = b"\n".join(self._logged.lines()).decode("utf-8", "replace")
         for word, stage in _STAGES.items():
-            if word.encode() in text and stage != self._stage:
+            if word in text and stage != self._stage:
                 self._stage = stage
                 self._print(stage)
-        for shown in _SHOWN.findall(whole_lines.decode("utf-8", "replace")):
+        for shown in _SHOWN.findall(text):
             self._print(shown)
 
     def _left(self, point: Point) -> str:

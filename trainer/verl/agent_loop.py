@@ -74,10 +74,8 @@ class FlowAgentLoop(AgentLoopBase):  # type: ignore[misc]
 
 
 class _ServerTurns:
-    """The policy of one trajectory, on verl's servers: a `TurnSampler`.
-
-    By `request_id`, its turns go to one server, which knows their beginnings.
-    """
+    """The policy of one trajectory, on verl's servers: a `TurnSampler`. By `request_id`, its turns
+    go to one server, which knows their beginnings."""
 
     def __init__(
         self,
@@ -117,8 +115,6 @@ class _ServerTurns:
 
 
 class _OpenFlow:
-    """What the trajectories of a process share."""
-
     def __init__(self, run: TrainingRun) -> None:
         mapper = run.split.agents
         assert mapper is not None

@@ -58,8 +58,12 @@ class Ahead:
 
     def _resumed(self) -> int:
         """Clean up what was trained on before a resume; the number of the next request."""
-        there = Polled.of("train").status
-        _clear_trained()
+        polled = Polled.of("train")
+        there = polled.status
+        # A checkpoint has the rows, without their prompts, that its step trained on.
+        trained = [key for key in polled.rows if key.rsplit("_", 2)[0] not in there]
+        if trained:
+            tq.kv_clear(partition_id="train", keys=trained)
         last = max(map(int, there), default=-1)
         if self._sampled is not None:
             stored = self._sampled.uids()
@@ -124,10 +128,8 @@ class NextGroups:
             self._error.append(error)
 
     def _add(self, polled: Polled) -> bool:
-        """Add groups that are finished, and whole; whether there were any.
-
-        Others, such as those that have failed, are left to the step itself.
-        """
+        """Add groups that are finished, and whole; whether there were any. Others, such as those
+        that have failed, are left to the step itself."""
         left = polled.status.keys() - self._groups.uids
         turn = self._ahead.turn(left, set(), self._wanted - self._groups.ended)
         of_rows = TrajectoryKey.of_trajectories(polled.rows)
@@ -149,19 +151,9 @@ def rows_of_prompts(keys: Collection[str] | None = None) -> list[int]:
     return [int(plain(each)["index"]) for each in data["extra_info"]]
 
 
-def _clear_trained() -> None:
-    """Clear rows of prompts that are not there: a checkpoint has those that its step trained on."""
-    polled = Polled.of("train")
-    left = [key for key in polled.rows if key.rsplit("_", 2)[0] not in polled.status]
-    if left:
-        tq.kv_clear(partition_id="train", keys=left)
-
-
 def age_figures(rollouts: pa.Table, curated: Curated) -> dict[str, float]:
-    """The ages of what a step has sampled and trains on, and what was too old, by source.
-
-    There are none where all responses are by the current policy.
-    """
+    """The ages of what a step has sampled and trains on, and what was too old, by source. There are
+    none where all responses are by the current policy."""
     if POLICY_AGE not in rollouts.column_names or not rollouts.num_rows:
         return {}
     age_N = numbers(rollouts, POLICY_AGE)

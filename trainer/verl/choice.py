@@ -140,7 +140,8 @@ class PromptChoice:
         )
 
     def _context(self, step: int) -> StepContext:
-        self._read_until(step - 1)
+        while self._known < step - 1:
+            self.add(self._known + 1, read_history(self._run, self._known + 1))
         run, config = self._run, self._run.config
         progress, prompts = run.progress(step), config.prompts_per_step
         return StepContext(step, progress, prompts, config.seed, self._visits)
@@ -155,10 +156,6 @@ class PromptChoice:
         row_V = pc.index_in(flat(visits["prompt_id"]), value_set=self._names)
         own = visits.select(VISITS.names).append_column(PROMPT_ROW, row_V.cast(pa.int64()))
         return own.filter(row_V.is_valid())
-
-    def _read_until(self, step: int) -> None:
-        while self._known < step:
-            self.add(self._known + 1, read_history(self._run, self._known + 1))
 
     @property
     def table(self) -> pa.Table:

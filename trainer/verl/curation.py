@@ -36,8 +36,8 @@ from ...operators.sampling.tokenizer import Encode, TemplateRefusedError
 from ...pipelines.analysis.written import Lines
 from ...pipelines.engine.conditional_step import MatchLog, matching_rows
 from ...pipelines.engine.frame import Frame
-from ...pipelines.engine.report import AuditLog, decisions
-from ...pipelines.engine.steps import StepResult, apply_steps, run_step
+from ...pipelines.engine.report import DECISIONS, decisions
+from ...pipelines.engine.steps import StepResult, iterate_steps, run_step
 from ...pipelines.recipe.steps import Step
 from ..run import NO_PROMPT_LEFT
 
@@ -101,40 +101,45 @@ class Curation:
 
 
 def curate(steps: Sequence[Step], rollouts: pa.Table) -> Curated:
-    log, verdicts, written = AuditLog(), Counter[str](), list[StepValues | None]()
+    notes, verdicts, seconds = Counter[str](), Counter[str](), dict[str, float]()
+    decided, written = [DECISIONS.empty_table()], list[StepValues | None]()
+    matches = dict[str, MatchLog]()
 
     def run(step: Step, frame: Frame) -> StepResult:
         # Nothing is held while a server is waited for.
         with nullcontext() if isinstance(step.operator, ResumableOperator) else _COMPUTING:
             # Processor time: a thread that waits for a judge costs the training step nothing.
-            result = run_step(step, frame, clock=time.thread_time)
-        if "verdict" in result.change.columns:
-            verdicts.update(_own_values(step, frame, result.change, "verdict"))
-        written.append(StepValues.of(step.name, frame, result.change))
-        return result
+            return run_step(step, frame, clock=time.thread_time)
 
-    table = apply_steps(steps, Frame.of(rollouts), run=run, log=log).table()
-    logs = log.steps.items()
+    frame = Frame.of(rollouts)
+    for step, before, result, after in iterate_steps(steps, frame, run):
+        name, change, frame = step.name, result.change, after
+        seconds[name] = result.seconds
+        notes.update({f"{name}/{note}": n for note, n in change.notes.items()})
+        decided.append(decisions(before, change, name))
+        written.append(StepValues.of(name, before, change))
+        if "verdict" in change.columns:
+            verdicts.update(_own_values(step, before, change, "verdict"))
+        if found := MatchLog.of(step.operator, before):
+            matches[name] = found
     return Curated(
-        table,
-        log.take_decisions(),
-        {f"{name}/{note}": n for name, each in logs for note, n in each.notes.items()},
+        frame.table(),
+        pa.concat_tables(decided),
+        notes,
         verdicts,
-        {name: each.seconds for name, each in logs},
+        seconds,
         tuple(each for each in written if each),
-        {name: each.matches for name, each in logs if each.matches},
+        matches,
     )
 
 
 def continued(curated: Curated, steps: Sequence[Step]) -> Curated:
-    """Run further steps on the rows that are left."""
     if not (steps and curated.table.num_rows):
         return curated
     return _joined([curated, curate(steps, curated.table)])
 
 
 def _joined(parts: Sequence[Curated]) -> Curated:
-    """What became of all parts; the rows are those of the last."""
     notes, verdicts, seconds = Counter[str](), Counter[str](), Counter[str]()
     matches = dict[str, MatchLog]()
     for part in parts:
@@ -196,6 +201,12 @@ def group_rows_by_prompt(table: pa.Table) -> pa.Table:
     """Make the rows of each prompt contiguous; prompts stay in the order of their first rows."""
     places = table["prompt_id"].combine_chunks().dictionary_encode().indices
     return table.take(pa.array(np.argsort(places.to_numpy(), kind="stable")))
+
+
+def first_rows(names: pa.ChunkedArray) -> Array:
+    """The first row of each name, ascending."""
+    codes_N = names.combine_chunks().dictionary_encode().indices.to_numpy()
+    return np.sort(np.unique(codes_N, return_index=True)[1])
 
 
 def drop_overlong_prompts(
@@ -325,9 +336,7 @@ _REWARD, _MISSING = "reward_", "_missing"
 
 def missing_figures(values: pa.Table) -> dict[str, float]:
     """How many rows lack a reward component, as `missing/COMPONENT/REASON`; dropped ones count.
-
-    Rows that a component is not meant for lack nothing.
-    """
+    Rows that a component is not meant for lack nothing."""
     found = dict[str, float]()
     for name in values.column_names:
         if not (name.startswith(_REWARD) and name.endswith(_MISSING)):

@@ -157,7 +157,6 @@ class ValidationGroups:
             each.check()
 
     def add(self, uids: set[str], tags: Mapping[TrajectoryKey, dict[str, Any]]) -> None:
-        """Start to grade groups, each with those of its set."""
         first = {key.uid: str(key) for key in tags}
         data = tq.kv_batch_get([*first.values()], partition_id="val", select_fields=["extra_info"])
         splits = [plain(each)["split"] for each in data["extra_info"]]
@@ -297,10 +296,8 @@ def trained_rows(
 
 
 def release_validation(groups: PendingGroups, table: pa.Table, score: str) -> list[TrajectoryKey]:
-    """Write scores of validated responses to TransferQueue, and clear all others from it.
-
-    Of a trajectory the key is that of its last turn.
-    """
+    """Write scores of validated responses to TransferQueue, and clear all others from it. Of a
+    trajectory the key is that of its last turn."""
     keys = [turns[-1] for turns in groups.keys(table)]
     if keys:
         write(keys, "val", table[score].to_numpy(), groups.lengths(keys))

@@ -22,7 +22,14 @@ from ...pipelines.recipe.steps import Step
 from .. import saved
 from ..run import TrainingRun, plan_step
 from ..split import RESPONSES, SAMPLES
-from .curation import Curated, continued, curate, drop_overlong_prompts, group_rows_by_prompt
+from .curation import (
+    Curated,
+    continued,
+    curate,
+    drop_overlong_prompts,
+    first_rows,
+    group_rows_by_prompt,
+)
 from .figures import response_figures
 
 # --- The queue of answers that are still to be judged ---------------------------------
@@ -70,7 +77,7 @@ class AnswerQueue:
         fresh = [table for at, table in there.items() if at >= oldest]
         stale = sum(table.num_rows for table in there.values()) - sum(map(len, fresh))
         table = pa.concat_tables(fresh, promote_options="permissive")
-        unique = _drop_repeated_ids(table)
+        unique = table.take(first_rows(table["response_id"]))
         kept = _newest(unique, limits.capacity)
         return QueuedAnswers(
             group_rows_by_prompt(kept),
@@ -96,13 +103,6 @@ class AnswerQueue:
 
     def _path(self, step: int) -> Path:
         return self._run.step_folder(step) / _FILE
-
-
-def _drop_repeated_ids(table: pa.Table) -> pa.Table:
-    first = dict[str, int]()
-    for row, name in enumerate(table["response_id"].to_pylist()):
-        first.setdefault(name, row)
-    return table.take(pa.array(first.values(), pa.int64()))
 
 
 def _newest(table: pa.Table, capacity: int) -> pa.Table:
@@ -165,10 +165,8 @@ def verification_prompts(
 def verl_batch(
     prompts: pa.Table, rollout: PolicyRolloutMapper, source: str, step: int
 ) -> tuple[list[str], Any]:
-    """Verification prompts as verl's dataset would give them; their keys, and a TensorDict.
-
-    Each has its own number of responses and its own limit of tokens.
-    """
+    """Verification prompts as verl's dataset would give them; their keys, and a TensorDict. Each
+    has its own number of responses and its own limit of tokens."""
     from verl.utils import tensordict_utils  # The queue is read where verl is not loaded.
 
     names = prompts["prompt_id"].to_pylist()

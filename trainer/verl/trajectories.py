@@ -75,8 +75,6 @@ class Rollouts(NamedTuple):
 
 
 class Polled(NamedTuple):
-    """What is in a partition of TransferQueue."""
-
     status: dict[str, str]  # of each prompt, by its key
     rows: dict[str, dict[str, Any]]  # the tags of all else, which are mostly rows
 
@@ -122,10 +120,8 @@ def prompt_batch(prompts: Any) -> PromptBatch:
 
 
 def own_settings(extra_info: Mapping[str, Any]) -> OwnSettings:
-    """The sampling parameters that a prompt has of its own, by their names in `Settings`.
-
-    Prompts of the dataset have none; those of validation sets and verification prompts do.
-    """
+    """The sampling parameters that a prompt has of its own, by their names in `Settings`. Prompts
+    of the dataset have none; those of validation sets and verification prompts do."""
     found = {name: extra_info.get(name) for name in ("temperature", "top_p", "max_tokens")}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -184,7 +180,6 @@ def _sessions(group: AnyGroup) -> Iterator[tuple[Sequence[Turn], int, Trajectory
 
 
 def stored_fields(trajectory: Trajectory, at: int) -> dict[str, Any]:
-    """What the row of a turn has of its trajectory."""
     stored = "" if at else trajectory.to_json().decode()
     return {TRAJECTORY: stored, TOOL_SECONDS: trajectory.tool_seconds}
 

@@ -30,10 +30,8 @@ SKIPS = "skips"
 
 
 def skipped(groups: Sequence[QueuedGroups]) -> KVBatchMeta:
-    """The rows of a step that has nothing to train on, for verl to clear.
-
-    Their prompts are cleared at once: a checkpoint of the step must not have them any more.
-    """
+    """The rows of a step that has nothing to train on, for verl to clear. Their prompts are cleared
+    at once: a checkpoint of the step must not have them any more."""
     uids = [uid for each in groups for uid in each.uids]
     if uids:
         tq.kv_clear(partition_id="train", keys=uids)
@@ -49,10 +47,8 @@ class StepSkippedError(Exception):
 
 
 class VerlTrainer:
-    """The trainer to which a replay buffer belongs.
-
-    `refill` is its method that verl gives the buffer as `refill_fn`.
-    """
+    """The trainer to which a replay buffer belongs. `refill` is its method that verl gives the
+    buffer as `refill_fn`."""
 
     def __init__(self, refill: Callable[[int], int], is_stopped: Callable[[], bool] = bool) -> None:
         self._refill, self._is_stopped = refill, is_stopped
@@ -71,7 +67,6 @@ class VerlTrainer:
 
     def choose_prompts(self, rows: Callable[[int, int], list[int]]) -> None:
         """Let a function choose the prompts, of a step and a number, in place of verl's sampler."""
-        # private: verl==0.9.1, tests/trainer/verl/test_choice.py::test_verl_submits_the_prompts_that_are_chosen
         trainer = self._trainer
 
         def next_batch(num_prompts: int | None = None) -> Any:
@@ -149,7 +144,6 @@ class VerlTrainer:
         def has_ended() -> None:
             del trainer.on_sample_end  # For the next step, it is verl's again.
 
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_computes_log_probs_of_replayed_rows
         trainer.on_sample_end = has_ended
 
     def log_probs(self, batch: KVBatchMeta) -> list[NDArray[np.float32]]:
@@ -196,7 +190,6 @@ class VerlTrainer:
 
     def save_by(self, how: Callable[[Callable[[], None]], None]) -> None:
         """Let a function save checkpoints, or leave it, by verl's own way that it is given."""
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
         trainer = self._trainer
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
         trainer._save_checkpoint = partial(how, trainer._save_checkpoint)
@@ -208,10 +201,8 @@ class VerlTrainer:
         self._trainer._save_checkpoint()
 
     def end_steps(self, end: Callable[[dict[str, Any]], None]) -> None:
-        """Let a step with nothing to train on pass without an update: verl has no such step.
-
-        `end` is called after each step, with the figures of it that are logged.
-        """
+        """Let a step with nothing to train on pass without an update: verl has no such step. `end`
+        is called after each step, with the figures of it that are logged."""
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_step_with_nothing_to_train_on_passes_verls_loop
         trainer = self._trainer
         step, compute_metrics = trainer.step, trainer._compute_metrics

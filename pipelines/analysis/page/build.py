@@ -244,11 +244,6 @@ def tables_js() -> str:
     return f"(()=>{{{text[: match.start()]}{exported}{text[match.end() :]}\n}})();"
 
 
-@cache
-def tables_css() -> str:
-    return _read("itables", "html/dt_bundle.css")
-
-
 def _read(package: str, path: str) -> str:
     try:
         return files(package).joinpath(path).read_text("utf-8")
@@ -320,7 +315,7 @@ class _Writer:
             policy += "; connect-src 'self'"
         parts = {
             "POLICY": policy.encode(),
-            "STYLE": f"{tables_css()}\n{_asset('page.css')}".encode(),
+            "STYLE": f"{_read('itables', 'html/dt_bundle.css')}\n{_asset('page.css')}".encode(),
             "LIBRARIES": _script("plotly", plotly) + _script("tables", tables),
             "SCRIPT": own.encode(),
         }

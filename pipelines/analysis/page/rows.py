@@ -170,16 +170,6 @@ def _turns(column: pa.ChunkedArray) -> pa.ChunkedArray:
 # --- What the head of a page says of a run, and commands to copy from it ----------------
 
 
-def run_facts(path: AnyPath | None, stored: Stored) -> PageRun:
-    """What is not on file is empty."""
-    return PageRun(
-        path="" if path is None else str(path),
-        recipe=Path(stored.recipe if stored.report is None else stored.report.recipe).name,
-        model=", ".join(_models(stored)),
-        date=_date(stored),
-    )
-
-
 def _models(stored: Stored) -> Sequence[str]:
     try:
         recipe = stored.sets[0].recipe if stored.kind == "export" else stored.read_recipe()
@@ -247,7 +237,9 @@ def _answered(rows: RowTable) -> set[str]:
 def page_of_stored(path: AnyPath | None, stored: Stored) -> PageData:
     """Without a path its files are those of a result in memory, which no command is to name."""
     funnel = None if stored.report is None else stored.report.steps
-    facts = run_facts(path, stored)
+    recipe = Path(stored.recipe if stored.report is None else stored.report.recipe).name
+    models = ", ".join(_models(stored))
+    facts = PageRun("" if path is None else str(path), recipe, models, _date(stored))
     rows = sum(len(one.ids(part)) for one in stored.sets for part in range(one.parts))
     policy = facts.model if rows <= MOST_DETAILED else None
     sets = tuple(_set(one, funnel, policy) for one in stored.sets)
@@ -323,7 +315,6 @@ def _numbers(one: StoredSet, values: Sequence[WrittenValues]) -> Array:
 
 
 def page_of(runs: Sequence[tuple[AnyPath | None, Stored]]) -> PageData:
-    """One page of one or more stored runs."""
     pages = [page_of_stored(path, stored) for path, stored in runs]
     if len(pages) == 1:
         return pages[0]
@@ -340,7 +331,6 @@ def page_of(runs: Sequence[tuple[AnyPath | None, Stored]]) -> PageData:
 
 
 def _named(page: PageData, path: str) -> PageData:
-
     def name(own: str) -> str:
         return f"{path} {own}".rstrip()
 

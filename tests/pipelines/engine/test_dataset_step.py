@@ -165,13 +165,23 @@ def test_figures_of_shards_add_up(opened):
 
 def test_a_shard_has_about_as_many_rows_as_fit(opened, monkeypatch):
     rows = [{"prompt_id": f"p{i}", "response": f"text {i}"} for i in range(500)]
-    for most, count in ((dataset_step.SHARD_BYTES, 1), (10_000, 4)):
+    for most, count in ((dataset_step.SHARD_BYTES, 1), (12_000, 4)):
         monkeypatch.setattr(dataset_step, "SHARD_BYTES", most)
         plan = opened({"exact_deduplicator": {"within": "all"}}, rows, chunk_rows=200)
         write_digests(plan)
-        assert count_shards(plan, plan.steps[0]) == count
+        assert count_shards(plan, plan.steps[0], Progress(quiet=True)) == count
         for path in plan.folder(plan.steps[0]).iterdir():
             path.unlink()
+
+
+def test_shards_are_hashed_once(opened, monkeypatch):
+    plan = opened({"counted_mapper": {}}, [{"prompt_id": f"p{i}"} for i in range(9)])
+    hashed, original = [], dataset_step.shard_values
+    monkeypatch.setattr(
+        dataset_step, "shard_values", lambda *given: hashed.append(given) or original(*given)
+    )
+    commits(plan, 2)
+    assert len(hashed) == 3  # Chunks.
 
 
 def test_few_digests_are_in_memory_at_a_time(opened, monkeypatch):
@@ -245,6 +255,53 @@ def test_a_run_that_was_stopped_decides_the_missing_shards_only(recipe_file, rol
     assert report.steps[0].dropped == whole.steps[0].dropped
     assert recipe.head.export_path.read_bytes() == one
     assert not [*folder.glob("decided-*"), *folder.glob("digest-*")]
+
+
+DRAWN = """
+import pyarrow as pa
+from rejuice.operators import Mapper
+
+class DrawMapper(Mapper):
+    file: str
+    @property
+    def asks_server(self): return True
+    def reads(self): return ("response_id",)
+    def writes(self): return ("draw",)
+    def map(self, table):
+        with open(self.file) as file:
+            drawn = file.read()
+        ids = table["response_id"].to_pylist()
+        return {"draw": pa.array([drawn or each for each in ids])}
+"""
+
+
+def test_decisions_about_other_answers_are_forgotten(recipe_file, rollouts, monkeypatch, tmp_path):
+    (tmp_path / "drawn.py").write_text(DRAWN)
+    file = tmp_path / "draw"
+    file.write_text("the same")
+    steps = [
+        {"draw_mapper": {"file": str(file)}},
+        {"exact_deduplicator": {"column": "draw", "within": "all"}},
+    ]
+    rows, own = rollouts(60).to_pylist(), [str(tmp_path / "drawn.py")]
+    recipe = load(recipe_file(steps, rows, custom_operator_paths=own))
+    monkeypatch.setattr(dataset_step, "SHARD_BYTES", 2_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(dataset_step, "commit_decisions", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            engine.run(recipe, chunk_rows=20)
+    cache = recipe.head.export_path.parent / ".rejuice"
+    (lost,) = cache.glob("draw_mapper-*/000000.arrow")
+    lost.unlink()
+    file.write_text("")
+    engine.run(recipe, chunk_rows=20)
+    draws = pq.read_table(recipe.head.export_path)["draw"].to_pylist()
+    assert len(set(draws)) == len(draws) > 2
+    assert draws[-1] == "the same"
+
+
+def stopped(*_):
+    raise KeyboardInterrupt
 
 
 def test_a_commit_that_is_missing_is_decided_again(recipe_file, rollouts):

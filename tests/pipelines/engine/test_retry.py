@@ -52,6 +52,24 @@ class ScorerMapper(ResumableOperator):
         values = component("x", [1.0] * len(ids), pa.array(missing, pa.string()))
         return Change(values, notes={"computed": len(ids)})
 '''
+DROPPER = '''
+from rejuice.operators import Change, ResumableOperator, drop
+
+class DropperMapper(ResumableOperator):
+    """Drops the rows that a file names."""
+    file: str
+    reasons = {"down": "the server was down"}
+    def reads(self): return ("response_id",)
+    def writes(self): return ()
+    def apply(self, table):
+        with open(self.file) as file:
+            named = file.read().split()
+        ids = table["response_id"].to_pylist()
+        return Change(reasons=drop({"down": [each in named for each in ids]}))
+    def process_rows(self, table, rows):
+        for row in rows:
+            yield row, self.apply(table.slice(row, 1))
+'''
 
 
 @pytest.fixture
@@ -257,6 +275,30 @@ def test_failures_of_all_chunks_are_retried_and_the_rest_is_kept(scorer):
     assert missing(rows) == []
     assert scorer.computed() == [failing[1]]
     assert report.steps[1].retried == 1
+
+
+def test_two_steps_are_retried_at_once(scorer, recipe_file, rollouts, tmp_path):
+    (tmp_path / "dropper.py").write_text(DROPPER)
+    steps = [
+        {"dropper_mapper": {"file": str(tmp_path / "drop")}},
+        {"scorer_mapper": {"folder": str(tmp_path)}},
+    ]
+    files = [str(tmp_path / name) for name in ("dropper.py", "scorer.py")]
+    recipe_file(steps, rollouts(8).to_pylist(), custom_operator_paths=files)
+    dropped, failed, *others = scorer.ids
+    scorer.name("drop", dropped)
+    scorer.name("fail", failed)
+    _, rows = scorer.run()
+    assert missing(rows) == [failed]
+    assert [row["response_id"] for row in rows] == [failed, *others]
+    scorer.computed()
+    scorer.name("drop")
+    scorer.name("fail")
+    report, rows = scorer.run(retry_missing="scorer_mapper", retry_dropped=True)
+    assert missing(rows) == []
+    assert [row["response_id"] for row in rows] == scorer.ids
+    assert sorted(scorer.computed()) == sorted([dropped, failed])
+    assert [step.retried for step in report.steps] == [0, 1]
 
 
 def test_failures_of_a_run_that_was_stopped_are_retried_too(scorer):

@@ -180,7 +180,7 @@ def test_what_happens_before_the_first_step(watch, tmp_path, message, stage):
     (tmp_path / "verl.log").write_text("all initialize finished, ready to fit, of an earlier run\n")
     with watch() as seen:
         with (tmp_path / "verl.log").open("a") as file:
-            file.write(message)
+            file.write(f"{message}\n")
         seen.poll()
         seen.poll()
     assert seen.message().splitlines()[1:] == [stage]

@@ -159,6 +159,12 @@ def test_any_pieces_give_the_bytes_of_the_whole(pool, recipe, groups, data):
     assert ids == sorted(table["response_id"].to_pylist())
 
 
+def test_figures_of_columns_are_left_to_reports(monkeypatch):
+    monkeypatch.setattr("rejuice.pipelines.engine.report.summarise", None)
+    steps = steps_of(RECIPES["dataset at the end"])
+    assert curate(steps, table_of([["a", "ab", "abc"], ["b", "bb"]])).table.num_rows
+
+
 def test_it_may_be_closed_again_when_more_has_come(pool):
     groups = [["a", "ab", "abc"], ["b", "bb"], ["aa", "a"]]
     table, steps = table_of(groups), steps_of(RECIPES["dataset at the end"])
