@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -25,23 +26,25 @@ class UnitTestMapper(Mapper):
 
     The program is the last fenced block that is labelled as Python, else the last block, else the
     whole response; a block of comments alone is none. So all of a program has to be in one block,
-    and an example of its use in none after it. Each test runs in a process of its own, confined:
-    without files, network, other processes or threads. Programs have the standard library, and no
-    other packages.
+    and an example of its use in none after it. A program in another language, by the label of its
+    block or how it begins, is not run. Each test runs in a process of its own, confined: without
+    files, network, other processes or threads. Programs have the standard library, and no other
+    packages. The notes count languages and packages, as `other_language/cpp`, `no_package/numpy`.
 
     - `verdict` is `correct` where all tests pass, `no_answer` where the response has no program,
       else `wrong_answer`. As with every public judge, a program that does not finish in `timeout`
       or goes over `memory` is wrong: both are its own doing, unlike the `timeout` of
       `math_verify_mapper`, which is the verifier's. See `on_timeout`.
     - `test_verdicts`: for each test `passed`, `failed`, `error` (an exception, or it ended early),
-      `timeout`, `memory`, `output` (it printed more than `max_output`), `verifier_error`, or
-      `not_run`: a test before it did not pass, or, with `reward: fraction`, timed out.
+      `no_package`, `timeout`, `memory`, `output` (it printed more than `max_output`),
+      `verifier_error`, or `not_run`: a test before it did not pass, or, with `reward: fraction`,
+      timed out.
     - `tests_passed`, `tests_run`: how many, int32.
     - `extracted_answer`: the program.
 
     Accuracy is missing, and the verdict `verifier_error`, if the response could not be graded:
-    `no_tests`, `bad_tests`, or `verifier_error`, a failure of the sandbox. It is also missing for a
-    null response, `no_response`, which has no verdict.
+    `no_tests`, `bad_tests`, `other_language`, `no_package`, or `verifier_error`, a failure of the
+    sandbox. It is also missing for a null response, `no_response`, which has no verdict.
 
     With `style: stdin` a test is what the program reads and what it should print; white space at
     the ends of lines and empty lines at the end do not count. Columns of public datasets are read
@@ -120,11 +123,20 @@ class UnitTestMapper(Mapper):
     with the verdict `timeout`, for machines that may be too slow at times. A policy may learn to
     avoid `wrong` by programs that do not finish."""
 
+    on_unrunnable: Literal["missing", "wrong"] | None = None
+    """What a program is that cannot be run here: one in another language, and one that needs one of
+    the well-known packages of Python and passed the tests before. `wrong`, or `missing`, with the
+    reason. Null: `wrong` in a recipe that samples, else `missing`. A missing reward is no neutral
+    one in training: with `on_missing: drop_row` or `group_mean` the policy gets 0 for its advantage
+    where a wrong answer gets less, and may learn to answer so where it does not know better."""
+
     retryable: ClassVar[frozenset[str] | None] = frozenset({"timeout", "verifier_error"})
     missing: ClassVar[Mapping[str, str]] = {
         "no_response": "the response is null",
         "no_tests": "the problem has no tests",
         "bad_tests": "the tests have another form, cannot be run, or call no function",
+        "other_language": "the program is not in Python, unless `on_unrunnable` is `wrong`",
+        "no_package": "the program needs a package, unless `on_unrunnable` is `wrong`",
         "timeout": "a test took longer than `timeout`, with `on_timeout: missing`",
         "verifier_error": "the sandbox failed",
     }
@@ -169,6 +181,19 @@ class UnitTestMapper(Mapper):
             graded[k] = each
         return self._columns([self._result(*each) for each in zip(rows, graded, strict=True)])
 
+    def notes(self, table: pa.Table, columns: Mapping[str, pa.Array]) -> Mapping[str, float]:
+        from ..sandbox.grading import packages_of
+
+        counts = Counter[str]()
+        values = [columns[name].to_pylist() for name in ("extracted_answer", "test_verdicts")]
+        responses = table["response"].cast(pa.string()).to_pylist()
+        for response, code, verdicts in zip(responses, *values, strict=True):
+            if "no_package" in (verdicts or ()):
+                counts.update(f"no_package/{name}" for name in packages_of(code))
+            elif verdicts is None and (found := self._found(response)) and found[1] != "python":
+                counts[f"other_language/{found[1]}"] += 1
+        return counts
+
     def assertions(self, table: pa.Table) -> Iterator[AssertCase]:
         """The tests of all rows that have a program, with `style: assert`."""
         from ..sandbox.grading import AssertCase
@@ -211,8 +236,8 @@ class UnitTestMapper(Mapper):
 
         if response is None:
             return _Row(None, "no_response")
-        [text] = continued(self.response_prefix, [response])
-        code = grading.extract_code(text or "", whole=self.without_block == "whole_response")
+        found = self._found(response)
+        code = found[0] if found else None
         try:
             if self.entry_point is not None and not isinstance(entry, str):
                 raise grading.BadTestsError("the entry point is null")
@@ -224,13 +249,22 @@ class UnitTestMapper(Mapper):
             return _Row(code, "bad_tests")
         if not cases:
             return _Row(code, "no_tests")
-        if code is None:
-            return _Row(None, None)
-        program = grading.Program(code, _code_before(prefix))
+        if found is None or found[1] != "python":
+            return _Row(code, "other_language" if found else None)
+        program = grading.Program(found[0], _code_before(prefix))
         return _Row(code, None, grading.Submission(program, cases))
+
+    def _found(self, response: str | None) -> tuple[str, str] | None:
+        """The program in a response, and its language."""
+        from ..sandbox.grading import extract_code
+
+        [text] = continued(self.response_prefix, [response])
+        return extract_code(text or "", whole=self.without_block == "whole_response")
 
     def _result(self, row: _Row, verdicts: CaseVerdicts | None) -> _GradedRow:
         """Verdict, accuracy and reason of a row, and the verdicts on its tests."""
+        if row.missing == "other_language" and self.on_unrunnable == "wrong":
+            return _GradedRow(row.code, "wrong_answer", self.wrong, None, None)
         if row.missing is not None or verdicts == ():
             slug = None if row.missing == "no_response" else "verifier_error"
             return _GradedRow(row.code, slug, self.wrong, row.missing or "bad_tests", None)
@@ -241,11 +275,12 @@ class UnitTestMapper(Mapper):
         accuracy = self.wrong + share * (self.right - self.wrong)
         if not failures:
             return _GradedRow(row.code, "correct", self.right, None, verdicts)
-        if "verifier_error" in failures or (
-            failures == {"timeout"} and self.on_timeout == "missing"
-        ):
-            slug = "verifier_error" if "verifier_error" in failures else "timeout"
-            return _GradedRow(row.code, slug, self.wrong, slug, verdicts)
+        if "verifier_error" in failures:
+            return _GradedRow(row.code, "verifier_error", self.wrong, "verifier_error", verdicts)
+        if failures == {"timeout"} and self.on_timeout == "missing":
+            return _GradedRow(row.code, "timeout", self.wrong, "timeout", verdicts)
+        if failures == {"no_package"} and self.on_unrunnable != "wrong":
+            return _GradedRow(row.code, "verifier_error", self.wrong, "no_package", verdicts)
         accuracy = accuracy if self.reward == "fraction" else self.wrong
         return _GradedRow(row.code, "wrong_answer", accuracy, None, verdicts)
 

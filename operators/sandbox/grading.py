@@ -19,7 +19,7 @@ from ..chats import after_thoughts, final_channel
 from ..verifier.places import own_text
 from ..workers import usable_cores
 from . import calls
-from .run import Sandbox, SandboxError, SandboxLimits
+from .run import Execution, Sandbox, SandboxError, SandboxLimits
 
 # --- Where the program is in a response -----------------------------------------------
 
@@ -30,7 +30,6 @@ _BLOCK = re.compile(
     r"(?P<code>.*?)(?:(?P<end>^(?:(?P=indent))? {0,3}(?P=fence)[`~]*[ \t\r]*(?=$|[<\[]))|\Z)",
     re.MULTILINE | re.DOTALL,
 )
-_PYTHON = (["python"], ["python3"], ["py"], ["py3"])
 _STATEMENT = re.compile(r"^[^\S\n]*[^#\s]", re.MULTILINE)
 _TAGS = re.compile(
     r"\A\s*(?:(?:<answer>|<code>|\[PYTHON\])(?:[ \t\r]*\n)?)+"
@@ -38,17 +37,43 @@ _TAGS = re.compile(
 )
 """What may be around a response as a whole."""
 
+_LABEL = re.compile(r"[\s{.]*(?:lang(?:uage)?-)?([a-z#+-]*)")  # `c++` of `C++17`
+_NAMES = """
+ada|c|clojure|cobol|cpp c++ cc cxx|csharp c# cs|d|dart|elixir|erlang|fortran|fsharp f#|go golang
+groovy|haskell hs|java|javascript js node|julia jl|kotlin kt|lisp|lua|matlab|nim|objective-c objc
+ocaml ml|pascal|perl pl|php|python py pypy|r|racket|ruby rb|rust rs|scala|scheme|swift
+typescript ts|vb|zig
+"""
+_LANGUAGES = {
+    label: names.split()[0] for names in re.split(r"[|\n]", _NAMES) for label in names.split()
+}
+"""By the labels of their blocks."""
+_BEGINS = re.compile(
+    r"""(?: \s | //[^\n]*(?:\n|\Z) | /\*(?:[^*]|\*(?!/))*\*/ | [#](?!include\b)[^\n]*(?:\n|\Z) )*
+    (?: (?P<cpp> [#]include\s*[<"] | using\s+namespace\s | (?:int|void)\s+main\s*\( )
+    | (?P<java> import\s+java\b | ((public|final|abstract)\s+)*class\s+\w+\s*\{ | public\s+class\s )
+    | (?P<javascript> (const|let|var)\s+[\w{\[][^\n=]*= | function\s+\w+\s*\( | console\.log\( )
+    | (?P<go> package\s+main\s ) | (?P<rust> fn\s+main\s*\( | use\s+std:: )
+    | (?P<csharp> using\s+System\b ) | (?P<kotlin> fun\s+main\s*\( ) | (?P<php> <\?php\s ) )""",
+    re.VERBOSE,
+)
+"""How programs in other languages begin, behind comments, and none in Python does."""
+_READS_AS_PYTHON = re.compile(
+    r"^[ \t]*(?:def|class|import|from)[ \t]+\w|\b(?:print|input)\(", re.MULTILINE
+)
 
-def extract_code(response: str, *, whole: bool = True) -> str | None:
-    r"""The program in a response, None where there is none.
+
+def extract_code(response: str, *, whole: bool = True) -> tuple[str, str] | None:
+    r"""The program in a response and its language, None where there is none.
 
     It is the last fenced block that is labelled as Python, else the last block, else the whole
-    response; a block of comments alone is none. Only what follows the last thought counts, and
-    inside one that is not closed there is no program. A block without an end, where generation was
-    cut off, ends with the response, and a response with its end token.
+    response; a block of comments alone is none. Beside a block in another language, one without a
+    language has to read like Python, which what a program prints does not. Only what follows the
+    last thought counts, and inside one that is not closed there is no program. A block without an
+    end, where generation was cut off, ends with the response, and a response with its end token.
 
     >>> extract_code("Here it is:\n```python\nprint(1)\n```\nIt prints 1.")
-    'print(1)\n'
+    ('print(1)\n', 'python')
     """
     final = final_channel(response)
     text = None if final is None else after_thoughts(_own_turn(final))
@@ -57,10 +82,22 @@ def extract_code(response: str, *, whole: bool = True) -> str | None:
     text = _TAGS.sub("", text)
     blocks = list(_BLOCK.finditer(text))
     if not blocks:
-        return text if whole and text.strip() else None
+        return (text, _language("", text) or "python") if whole and text.strip() else None
     programs = [block for block in blocks if _STATEMENT.search(block["code"])]
-    python = [block for block in programs if block["info"].lower().split()[:1] in _PYTHON]
-    return _outdented((python or programs)[-1]) if programs else None
+    found = [(_outdented(each), _language(each["info"], each["code"])) for each in programs]
+    known = [(code, language) for code, language in found if language]
+    python = [each for each in known if each[1] == "python"]
+    others = [(code, "python") for code, language in found if not language]
+    if known:
+        others = [each for each in others if _READS_AS_PYTHON.search(each[0])]
+    chosen = python or others or known
+    return chosen[-1] if chosen else None
+
+
+def _language(info: str, code: str) -> str | None:
+    """The language of a program by the label of its block, or by how it begins; None: unknown."""
+    label, begins = _LABEL.match(info.lower()), _BEGINS.match(code)
+    return _LANGUAGES.get(label[1] if label else "") or (begins.lastgroup if begins else None)
 
 
 def _outdented(block: re.Match[str]) -> str:
@@ -74,6 +111,12 @@ def _own_turn(text: str) -> str:
     hidden = _BLOCK.sub(lambda b: b[0] if b["end"] is None else "x" * len(b[0]), text)
     # In one line `own_text` finds no question, which may be a comment `# Problem: ...` here.
     return text[: len(own_text(hidden.replace("\n", " ")))]
+
+
+def packages_of(code: str) -> list[str]:
+    """The packages of `calls.PACKAGES` that a program imports."""
+    lines = re.findall(r"^[ \t]*(?:import|from)\b.*", code, re.MULTILINE)
+    return sorted(calls.PACKAGES.intersection(re.findall(r"\w+", " ".join(lines))))
 
 
 # --- Whether a program has printed what it should -------------------------------------
@@ -236,11 +279,12 @@ def _joined(setup: Any) -> str:
 # number that claims to be equal to every other is just a number in the process of the test.
 
 CaseVerdict = Literal[
-    "passed", "failed", "error", "timeout", "memory", "output", "verifier_error", "not_run"
-]
-"""What came of a test. `error`: an exception, or an early exit; `timeout`, `memory`, `output`: the
-program went over this limit; `verifier_error`: the sandbox has failed; `not_run`: an earlier test
-decides."""
+    "passed", "failed", "error", "no_package", "timeout", "memory", "output", "verifier_error",
+    "not_run",
+]  # fmt: skip
+"""What came of a test. `error`: an exception, or an early exit; `no_package`: one of
+`calls.PACKAGES` is not there; `timeout`, `memory`, `output`: the program went over this limit;
+`verifier_error`: the sandbox has failed; `not_run`: an earlier test decides."""
 
 JUDGE_SECONDS = 10.0
 """Seconds that a test may take beside the program."""
@@ -410,7 +454,7 @@ class Grader:
             return self._run_assert(program, case)
         done = self._sandbox.run(program.code, stdin=case.stdin, limits=self._limits)
         if done.status != "ok":
-            return done.status
+            return _failure(done)
         same = same_output(done.stdout, case.expected, self._tolerance)
         return "passed" if same else "failed"
 
@@ -431,10 +475,17 @@ class Grader:
             return judged.status
         found = lines[-1]
         if found == "ended" or done.status == "output":
-            return "error" if done.status == "ok" else done.status
+            return _failure(done)
         if found not in get_args(calls.TestOutcome):
             raise BadTestsError("a test does not end, but its process does")
         return cast(CaseVerdict, found)
+
+
+def _failure(done: Execution) -> CaseVerdict:
+    """What a program has come to that did not end as it should."""
+    if done.status == "error" and calls.lacks_package(done.stderr):
+        return "no_package"
+    return "error" if done.status == "ok" else done.status
 
 
 @cache

@@ -116,6 +116,59 @@ def test_what_cannot_be_graded_is_missing_and_no_zero():
     assert set(reasons) - {None} <= set(UnitTestMapper.missing)
 
 
+CPP = "```cpp\n#include <iostream>\nint main() { std::cout << 4; }\n```"
+PANDAS = (
+    "```python\nimport numpy as np, sys\nfrom pandas import Series\nprint(int(input()) ** 2)\n```"
+)
+CAUGHT = "```python\ntry:\n    import numpy\nexcept ImportError:\n    print(int(input()) ** 2)\n```"
+CLAIMED = "```python\nimport sys\ntry:\n    import numpy\nexcept ImportError as error:\n    sys.exit(str(error))\n```"
+LATER = "```python\nn = int(input())\nif n == 3:\n    import scipy.special\nprint(n ** 2)\n```"
+
+
+def test_a_program_that_cannot_be_run_here_is_missing_and_named():
+    responses = [CPP, PANDAS, SQUARE, CAUGHT, CLAIMED, "```python\nimport nosuch\n```", LATER]
+    rows = table(*[(text, TESTS) for text in responses], (CPP, None))
+    change = check_operator(UnitTestMapper(reward="fraction"), rows)
+    columns = {name: column.to_pylist() for name, column in change.columns.items()}
+    reasons = ["other_language", "no_package", *[None] * 4, "no_package", "no_tests"]
+    assert columns["reward_accuracy_missing"] == reasons
+    assert columns["reward_accuracy"] == [None, None, 1.0, 1.0, 0.0, 0.0, None, None]
+    assert columns["verdict"][:2] == ["verifier_error"] * 2
+    assert columns["test_verdicts"][:2] == [None, ["no_package"] * 2]
+    assert columns["test_verdicts"][-2:] == [["passed", "no_package"], None]
+    assert columns["extracted_answer"][0].startswith("#include")
+    assert set(reasons) - {None} <= set(UnitTestMapper.missing)
+    assert change.notes == {
+        **{"other_language/cpp": 2, "no_package/numpy": 1, "no_package/pandas": 1},
+        "no_package/scipy": 1,
+    }
+
+
+def test_a_program_that_cannot_be_run_here_is_wrong_if_the_recipe_sets_it():
+    rows = table((CPP, TESTS), (PANDAS, TESTS))
+    change = UnitTestMapper(on_unrunnable="wrong", wrong=-1).apply(rows)
+    columns = {name: column.to_pylist() for name, column in change.columns.items()}
+    assert columns["verdict"] == ["wrong_answer"] * 2
+    assert columns["reward_accuracy"] == [-1.0, -1.0]
+    assert columns["reward_accuracy_missing"] == [None, None]
+    notes = {"other_language/cpp": 1, "no_package/numpy": 1, "no_package/pandas": 1}
+    assert change.notes == notes
+
+
+def test_a_function_that_needs_a_package():
+    programs = {
+        "import numpy\ndef f(x): return x": "no_package",
+        "def f(x):\n    import sympy.abc\n    return x": "no_package",
+        "import numpi\ndef f(x): return x": None,
+        "def f(x): raise ModuleNotFoundError('no numpy')": None,
+        "def f(x):\n    try: import numpy\n    except ImportError: return 0": None,
+    }
+    rows = table(*[(code, ["assert f(3) == 3"]) for code in programs], tests=pa.list_(STRING))
+    columns = written(UnitTestMapper(style="assert"), rows)
+    assert columns["reward_accuracy_missing"] == list(programs.values())
+    assert columns["test_verdicts"][2:] == [["error"], ["error"], ["failed"]]
+
+
 class Broken:
     """A sandbox that fails at some programs."""
 
