@@ -3,8 +3,10 @@
 import base64
 import json
 import pickle
+import sys
 import tracemalloc
 import zlib
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -70,8 +72,21 @@ CALLS = {
 }
 
 
+@pytest.fixture
+def run(monkeypatch):
+    """Runs a test of a program that has these names."""
+
+    def test(case, **names):
+        solution = ModuleType("solution")
+        vars(solution).update(names)
+        monkeypatch.setitem(sys.modules, "solution", solution)
+        exec(case.test, {})
+
+    return test
+
+
 @pytest.mark.parametrize(("cell", "entry", "call"), CALLS.values(), ids=CALLS)
-def test_calls_of_a_function(cell, entry, call):
+def test_calls_of_a_function(run, cell, entry, call):
     [case] = cases_of([cell], entry_point=entry)
     called = []
 
@@ -79,18 +94,17 @@ def test_calls_of_a_function(cell, entry, call):
         called.append(list(arguments))
         return call[1][-1]
 
-    exec(case.test, {"f": f})
+    run(case, f=f)
     assert called == [call[0]]
     for right in call[1]:
-        exec(case.test, {"f": lambda *_, right=right: right})
+        run(case, f=lambda *_, right=right: right)
     with pytest.raises(AssertionError):
-        exec(case.test, {"f": lambda *_: "other"})
+        run(case, f=lambda *_: "other")
 
 
-def test_a_call_is_of_the_class_where_there_is_one():
+def test_a_call_is_of_the_class_where_there_is_one(run):
     [case] = cases_of([{"fn_name": "f", "inputs": [[[1, 2]]], "outputs": [[2, 1]]}])
-    program = "class Solution:\n    def f(self, items):\n        return tuple(items[::-1])\n"
-    exec(f"{program}{case.test}", {})
+    run(case, Solution=lambda: SimpleNamespace(f=lambda items: tuple(items[::-1])))
 
 
 ASSERTIONS = {
@@ -142,7 +156,7 @@ BAD = {
     "number": (7, "7 has no tests"),
     "fixture": ("def test_a(tmp_path):\n    f()\n", "test_a has arguments that only pytest gives"),
     "language": ({"language": "cpp", "test_cases": [PAIR]}, "programs in cpp"),
-    "hostile name": ({"fn_name": "f()#", "inputs": [[1]], "outputs": [1]}, "is no name"),
+    "hostile name": ({"fn_name": "f()#", "inputs": [[1]], "outputs": [1]}, "'f()#' is no name"),
     "hostile pickle": (packed(Evil()), "a pickle of something else than a text"),
     "pickle of a list": (packed([1]), "a pickle of something else than a text"),
     "cut off": (packed("[1, 2, 3, 4, 5, 6]" * 9)[:40], "packed tests are cut off"),
