@@ -16,7 +16,8 @@ from ..columns import at_path, columns_of, component
 from ..operator import Columns, Mapper
 
 if TYPE_CHECKING:
-    from ..sandbox.grading import AssertCase, CaseVerdicts, Submission
+    from ..sandbox.cases import AssertCase
+    from ..sandbox.grading import CaseVerdicts, Submission
 
 _MIB = 2**20
 
@@ -86,20 +87,23 @@ class UnitTestMapper(Mapper):
     tests: str | tuple[str, ...] = Field("tests", min_length=1)
     """Column with the tests of a problem, or several columns, whose tests are joined;
     `reward_model.ground_truth` is a field of a column of structs, as in verl's datasets."""
-    style: Literal["stdin", "assert"] = "stdin"
-    """What the tests are: inputs with the outputs that belong to them, or statements."""
+    style: Literal["auto", "stdin", "assert"] = "auto"
+    """What the tests are. `auto`: the tests of each row decide; `stdin`: inputs with the outputs
+    that belong to them; `assert`: Python code or calls. With the latter two, others are
+    `bad_tests`."""
     response_prefix: str | None = None
     """What the prompt ends with and a response continues, such as the `<think>` of DeepSeek-R1's
     chat template. Null: what the template in the folder of the policy ends with, in a recipe that
     samples; else nothing."""
     setup: str | None = None
-    """Column with Python code that runs before each test, text or a list of lines. Style
-    `assert`."""
+    """Column with Python code that runs before each test that is Python or a call: text or a list
+    of lines."""
     entry_point: str | None = None
-    """Column with the name of the function that tests call `candidate`. Style `assert`."""
+    """Column with the name of the function that tests call, where they do not name it, such as
+    `candidate` of HumanEval; or the `metadata` of LiveCodeBench. Null where they do."""
     prefix: str | None = None
-    """Column with Python code that goes before the program: text, or the chat messages that
-    `prompt_template_mapper` made of it, of which the user's last one counts. Style `assert`."""
+    """Column with Python code that goes before a program whose functions are called: text, or the
+    chat messages that `prompt_template_mapper` made of it, of which the user's last one counts."""
     without_block: Literal["whole_response", "no_answer"] = "whole_response"
     """What the program is in a response without a fenced block."""
     timeout: float = Field(5.0, gt=0)
@@ -110,7 +114,7 @@ class UnitTestMapper(Mapper):
     """Bytes that a program may print, or give back to tests, in each test."""
     float_tolerance: float | None = Field(None, gt=0, allow_inf_nan=False)
     """How far printed numbers may be off, absolutely or relative to the expected one; lines are
-    then compared word by word. Null: outputs have to be equal. Style `stdin`."""
+    then compared word by word. Null: outputs have to be equal."""
     reward: Literal["all", "fraction"] = "all"
     """Accuracy of a program that passes some tests: `all`: wrong, and tests after the first that
     does not pass are not run; `fraction`: by the share of tests that it passes."""
@@ -190,13 +194,13 @@ class UnitTestMapper(Mapper):
         for response, code, verdicts in zip(responses, *values, strict=True):
             if "no_package" in (verdicts or ()):
                 counts.update(f"no_package/{name}" for name in packages_of(code))
-            elif verdicts is None and (found := self._found(response)) and found[1] != "python":
+            elif verdicts is None and (found := self._program(response)) and found[1] != "python":
                 counts[f"other_language/{found[1]}"] += 1
         return counts
 
     def assertions(self, table: pa.Table) -> Iterator[AssertCase]:
-        """The tests of all rows that have a program, with `style: assert`."""
-        from ..sandbox.grading import AssertCase
+        """The tests of all rows that have a program, but for those of its output."""
+        from ..sandbox.cases import AssertCase
 
         for row in self._rows(table):
             for case in row.submission.cases if row.submission else ():
@@ -233,28 +237,25 @@ class UnitTestMapper(Mapper):
         self, response: str | None, tests: tuple[Any, ...], setup: Any, entry: Any, prefix: Any
     ) -> _Row:
         from ..sandbox import grading
+        from ..sandbox.cases import BadTestsError, cases_of
 
         if response is None:
             return _Row(None, "no_response")
-        found = self._found(response)
-        code = found[0] if found else None
+        code, language = self._program(response) or (None, "python")
         try:
-            if self.entry_point is not None and not isinstance(entry, str):
-                raise grading.BadTestsError("the entry point is null")
-            if self.style == "stdin":
-                cases: grading.Cases = grading.stdin_cases(tests)
-            else:
-                cases = grading.assert_cases(tests, setup, entry)
-        except grading.BadTestsError:
+            cases = cases_of(tests, setup, entry, self.style)
+        except BadTestsError:
             return _Row(code, "bad_tests")
         if not cases:
             return _Row(code, "no_tests")
-        if found is None or found[1] != "python":
-            return _Row(code, "other_language" if found else None)
-        program = grading.Program(found[0], _code_before(prefix))
+        if language != "python":
+            return _Row(code, "other_language")
+        if code is None:
+            return _Row(None, None)
+        program = grading.Program(code, _code_before(prefix))
         return _Row(code, None, grading.Submission(program, cases))
 
-    def _found(self, response: str | None) -> tuple[str, str] | None:
+    def _program(self, response: str | None) -> tuple[str, str] | None:
         """The program in a response, and its language."""
         from ..sandbox.grading import extract_code
 

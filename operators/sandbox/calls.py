@@ -402,6 +402,12 @@ class _Names(dict[str, Any]):
             return getattr(builtins, name)
         if name in sys.stdlib_module_names:
             return import_module(name)
+        return self.of_program(name)
+
+    def of_program(self, name: str) -> Any:
+        """What `from solution import name` is, too, as in files for pytest."""
+        if name.startswith("__"):  # `__all__` and `__path__`, which imports ask for.
+            raise AttributeError(name)
         return _StandIn(self._program, {"t": "name", "v": name})
 
 
@@ -410,6 +416,8 @@ def judge(setup: str, test: str, program: Callable[[list[Any]], Any]) -> TestOut
     random.seed(0)
     talk = _Talk(program)
     names = _Names(talk)
+    solution = sys.modules["solution"] = ModuleType("solution")
+    vars(solution)["__getattr__"] = names.of_program
     outcome: TestOutcome = "passed"
     try:
         for text in (setup, test):

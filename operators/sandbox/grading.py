@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
-import json
 import marshal
 import math
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
@@ -19,6 +18,7 @@ from ..chats import after_thoughts, final_channel
 from ..verifier.places import own_text
 from ..workers import usable_cores
 from . import calls
+from .cases import AssertCase, BadTestsError, Case
 from .run import Execution, Sandbox, SandboxError, SandboxLimits
 
 # --- Where the program is in a response -----------------------------------------------
@@ -160,116 +160,6 @@ def _close(word: str, expected: str, tolerance: float) -> bool:
     return math.isfinite(b) and math.isclose(a, b, rel_tol=0, abs_tol=tolerance * max(1, abs(b)))
 
 
-# --- Tests as datasets have them, read into one form ----------------------------------
-
-
-class BadTestsError(ValueError):
-    """Tests that no program can be graded by."""
-
-
-class StdinCase(NamedTuple):
-    """What a program reads from standard input, and what it should print."""
-
-    stdin: str
-    expected: str
-
-
-class AssertCase(NamedTuple):
-    """Python code that fails unless the program's functions do what they should."""
-
-    setup: str  # code to run before it, such as imports
-    test: str  # assertions
-
-
-def stdin_cases(cells: Iterable[Any]) -> tuple[StdinCase, ...]:
-    """The tests in the cells of a row.
-
-    Each is a list of `{input, output}`; or parallel lists `{inputs, outputs}` or `{input, output}`;
-    or either as JSON text. Null: no tests. A BadTestsError for anything else.
-    """
-    return tuple(case for cell in cells for case in _stdin_cell(_parsed(cell)))
-
-
-def assert_cases(
-    cells: Iterable[Any], setup: Any = None, entry_point: str | None = None
-) -> tuple[AssertCase, ...]:
-    """The tests in the cells of a row.
-
-    Each is a list of statements, a test each, also as JSON text; or one test as text. Null: no
-    tests. `setup` is code to run before each test, as text or as a list of lines; `entry_point` the
-    function to call `check` with, which the tests define. A BadTestsError for anything else.
-    """
-    before = _joined(setup)
-    if entry_point is not None and not entry_point.isidentifier():
-        raise BadTestsError(f"entry point {entry_point!r} is no name")
-    after = "" if entry_point is None else f"\n\ncheck({entry_point})\n"
-    tests = [test for cell in cells for test in _assert_cell(cell)]
-    return tuple(AssertCase(before, test + after) for test in tests)
-
-
-def _stdin_cell(cell: Any) -> Iterator[StdinCase]:
-    if cell is None:
-        return
-    if isinstance(cell, dict):
-        yield from _parallel(cell)
-        return
-    if not isinstance(cell, list):
-        raise BadTestsError(f"tests are a {type(cell).__name__}")
-    for case in cell:
-        if not isinstance(case, dict) or not {"input", "output"} <= case.keys():
-            raise BadTestsError("a test is not {input, output}")
-        if case.get("testtype") == "functional":
-            raise BadTestsError("a test calls a function")
-        yield StdinCase(_text(case["input"]), _text(case["output"]))
-
-
-def _parallel(cell: dict[str, Any]) -> Iterator[StdinCase]:
-    inputs, outputs = (
-        cell[f"{name}s"] if f"{name}s" in cell else cell.get(name) for name in ("input", "output")
-    )
-    if cell.get("fn_name"):
-        raise BadTestsError("the tests call a function")
-    if not isinstance(inputs, list) or not isinstance(outputs, list):
-        raise BadTestsError("the tests are not lists of inputs and outputs")
-    if len(inputs) != len(outputs):
-        raise BadTestsError(f"{len(inputs)} inputs but {len(outputs)} outputs")
-    for given, expected in zip(inputs, outputs, strict=True):
-        yield StdinCase(_text(given), _text(expected))
-
-
-def _assert_cell(cell: Any) -> Sequence[str]:
-    if isinstance(cell, str) and cell.lstrip().startswith("["):
-        cell = _parsed(cell)
-    tests = [] if cell is None else [cell] if isinstance(cell, str) else cell
-    if not isinstance(tests, list) or not all(isinstance(test, str) for test in tests):
-        raise BadTestsError("a test is no text")
-    return [test for test in tests if test.strip()]
-
-
-def _parsed(cell: Any) -> Any:
-    if not isinstance(cell, str):
-        return cell
-    try:
-        return json.loads(cell) if cell.strip() else None
-    except (ValueError, RecursionError):
-        raise BadTestsError("the tests are text, but no JSON") from None
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, list) and all(isinstance(line, str) for line in value):
-        return "".join(f"{line}\n" for line in value)
-    if not isinstance(value, str):
-        raise BadTestsError("an input or output is no text")
-    return value
-
-
-def _joined(setup: Any) -> str:
-    lines = [] if setup is None else [setup] if isinstance(setup, str) else setup
-    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        raise BadTestsError("the code before the tests is no text")
-    return "\n".join(lines)
-
-
 # --- Tests as assertions --------------------------------------------------------------
 # A test and the program each have a process of their own, and a socket between them.
 #
@@ -393,8 +283,6 @@ def _names(case: AssertCase) -> set[str]:
 
 # --- Grades of many programs ----------------------------------------------------------
 
-Cases: TypeAlias = tuple[StdinCase, ...] | tuple[AssertCase, ...]
-"""The tests of a problem."""
 CaseVerdicts: TypeAlias = tuple[CaseVerdict, ...]
 """One for each test of a problem; empty where the tests turned out to be bad."""
 
@@ -403,7 +291,7 @@ class Submission(NamedTuple):
     """A program and the tests of its problem."""
 
     program: Program
-    cases: Cases
+    cases: tuple[Case, ...]
 
 
 class Grader:
@@ -448,7 +336,7 @@ class Grader:
         not_run: list[CaseVerdict] = ["not_run"] * (len(submission.cases) - len(verdicts))
         return (*verdicts, *not_run)
 
-    def run(self, program: Program, case: StdinCase | AssertCase) -> CaseVerdict:
+    def run(self, program: Program, case: Case) -> CaseVerdict:
         """What comes of a test; a BadTestsError: it makes no call, or cannot be run."""
         if isinstance(case, AssertCase):
             return self._run_assert(program, case)
@@ -463,8 +351,8 @@ class Grader:
         # The process of the test sees to the seconds of the program, which waits for calls, too.
         longer = limits._replace(seconds=limits.seconds + JUDGE_SECONDS)
         done, judged = self._sandbox.run_connected(
-            _source("run_program", *program),
-            _source("run_test", *case, limits.seconds, limits.output),
+            _source("run_program", program.code, case.before_program + program.prefix),
+            _source("run_test", case.setup, case.test, limits.seconds, limits.output),
             limits=longer,
             asking_limits=longer._replace(output=_JUDGE_OUTPUT),
         )

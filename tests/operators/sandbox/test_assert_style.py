@@ -7,13 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators.sandbox.calls import ProgramEndedError, decode, encode, judge
-from rejuice.operators.sandbox.grading import (
-    AssertCase,
-    BadTestsError,
-    Grader,
-    Program,
-    shared_sandbox,
-)
+from rejuice.operators.sandbox.cases import AssertCase, BadTestsError
+from rejuice.operators.sandbox.grading import Grader, Program, shared_sandbox
 from rejuice.operators.sandbox.run import SandboxLimits
 
 pytestmark = pytest.mark.slow
