@@ -104,6 +104,10 @@ class UnitTestMapper(Mapper):
     prefix: str | None = None
     """Column with Python code that goes before a program whose functions are called: text, or the
     chat messages that `prompt_template_mapper` made of it, of which the user's last one counts."""
+    checker: str | None = None
+    """Column with Python code that decides, for tests of inputs and outputs, which outputs are
+    right, where several are, such as `generated_checker` of open-r1/codeforces. Null in a row: the
+    output has to be the expected one."""
     without_block: Literal["whole_response", "no_answer"] = "whole_response"
     """What the program is in a response without a fenced block."""
     timeout: float = Field(5.0, gt=0)
@@ -154,8 +158,9 @@ class UnitTestMapper(Mapper):
         for name in ("setup", "entry_point", "prefix"):
             if self.style == "stdin" and getattr(self, name) is not None:
                 raise ValueError(f"{name} is for style assert")
-        if self.style == "assert" and self.float_tolerance is not None:
-            raise ValueError("float_tolerance is for style stdin")
+        for name in ("checker", "float_tolerance"):
+            if self.style == "assert" and getattr(self, name) is not None:
+                raise ValueError(f"{name} is for style stdin")
         return self
 
     def preflight(self) -> None:
@@ -167,8 +172,7 @@ class UnitTestMapper(Mapper):
         return tuple(dict.fromkeys(("response", *columns_of(self.paths()))))
 
     def paths(self) -> Columns:
-        others = (self.setup, self.entry_point, self.prefix)
-        return (*self._test_paths(), *(path for path in others if path is not None))
+        return (*self._test_paths(), *(path for path in self._other_paths() if path is not None))
 
     def writes(self) -> Columns:
         return (
@@ -229,13 +233,11 @@ class UnitTestMapper(Mapper):
             return list(found)
 
         tests = zip(*map(values, self._test_paths()), strict=True)
-        others = (values(path) for path in (self.setup, self.entry_point, self.prefix))
+        others = map(values, self._other_paths())
         responses = table["response"].cast(pa.string()).to_pylist()
         return [self._row(*row) for row in zip(responses, tests, *others, strict=True)]
 
-    def _row(
-        self, response: str | None, tests: tuple[Any, ...], setup: Any, entry: Any, prefix: Any
-    ) -> _Row:
+    def _row(self, response: str | None, tests: tuple[Any, ...], prefix: Any, *about: Any) -> _Row:
         from ..sandbox import grading
         from ..sandbox.cases import BadTestsError, cases_of
 
@@ -243,7 +245,7 @@ class UnitTestMapper(Mapper):
             return _Row(None, "no_response")
         code, language = self._program(response) or (None, "python")
         try:
-            cases = cases_of(tests, setup, entry, self.style)
+            cases = cases_of(tests, self.style, *about)
         except BadTestsError:
             return _Row(code, "bad_tests")
         if not cases:
@@ -304,6 +306,9 @@ class UnitTestMapper(Mapper):
 
     def _test_paths(self) -> tuple[str, ...]:
         return (self.tests,) if isinstance(self.tests, str) else self.tests
+
+    def _other_paths(self) -> tuple[str | None, ...]:
+        return (self.prefix, self.setup, self.entry_point, self.checker)
 
 
 class _Row(NamedTuple):

@@ -442,3 +442,34 @@ def run_test(setup: str, test: str, seconds: float, output: int) -> None:
     stdout, sys.stdin = sys.stdout, io.StringIO()  # The test may replace it.
     found = judge(setup, test, _Link(seconds, output))
     print("\n" + found, file=stdout)
+
+
+# --- A checker, which says whether what a program has printed is right ----------------
+
+_FILES = ("input.txt", "correct_output.txt", "solution_output.txt")
+
+
+def run_checker(code: str) -> None:
+    """Print the score by a checker; input, expected and printed output are on standard input.
+
+    A script finds them in files, its arguments, and prints the score. Other code has a function.
+    """
+    given, expected, printed = json.load(sys.stdin)
+    texts = dict(zip(_FILES, (given, expected, printed), strict=True))
+
+    def open_text(file: Any, mode: str = "r", *_: Any, **__: Any) -> Any:
+        text = texts[os.fspath(file)]  # No other file can be opened.
+        return io.BytesIO(text.encode()) if "b" in mode else io.StringIO(text, newline=None)
+
+    builtins.open = io.open = open_text
+    sys.argv, sys.stdin = ["checker.py", *_FILES], io.StringIO()
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(code, "checker.py", "exec", dont_inherit=True), names)
+    if "argv" in code:
+        return
+    if not {"check", "main"} & names.keys():
+        raise NameError("it has neither `sys.argv` nor a function `check`")
+    check = names.get("check")
+    score = check(given, printed, expected) if check else names["main"](*_FILES)
+    if score is not None:
+        print(float(score))

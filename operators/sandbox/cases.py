@@ -43,6 +43,7 @@ class StdinCase(NamedTuple):
 
     stdin: str
     expected: str
+    checker: str | None = None  # code that says whether what is printed is right
 
 
 class AssertCase(NamedTuple):
@@ -57,16 +58,21 @@ Case: TypeAlias = StdinCase | AssertCase
 
 
 def cases_of(
-    cells: Iterable[Any], setup: Any = None, entry_point: Any = None, style: TestStyle = "auto"
+    cells: Iterable[Any],
+    style: TestStyle = "auto",
+    setup: Any = None,
+    entry_point: Any = None,
+    checker: Any = None,
 ) -> tuple[Case, ...]:
     """The tests in the cells of a row; none in null.
 
     Args:
         cells: each in one of the layouts of `unit_test_mapper`, or that as JSON text.
+        style: what tests have to be.
         setup: code to run before each assertion, as text or as a list of lines.
         entry_point: the function that tests call where they do not name it: its name, or
             `{func_name: name}`, also as JSON text.
-        style: what tests have to be.
+        checker: code that says whether what a program prints is right.
 
     Raises:
         BadTestsError: a cell is something else.
@@ -76,8 +82,12 @@ def cases_of(
     found = {"assert" if isinstance(case, AssertCase) else "stdin" for case in cases}
     if style != "auto" and found - {style}:
         raise BadTestsError(f"they are of style {found.pop()}")
+    code = _joined(checker).strip() or None
+    if code and "assert" in found:
+        raise BadTestsError("they have a checker of what is printed, but call functions")
     return tuple(
-        case._replace(setup=before) if isinstance(case, AssertCase) else case for case in cases
+        each._replace(setup=before) if isinstance(each, AssertCase) else each._replace(checker=code)
+        for each in cases
     )
 
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import json
 import marshal
 import math
 import re
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from ..chats import after_thoughts, final_channel
+from ..errors import shown
 from ..verifier.places import own_text
 from ..workers import usable_cores
 from . import calls
-from .cases import AssertCase, BadTestsError, Case
+from .cases import AssertCase, BadTestsError, Case, StdinCase
 from .run import Execution, Sandbox, SandboxError, SandboxLimits
 
 # --- Where the program is in a response -----------------------------------------------
@@ -343,8 +346,33 @@ class Grader:
         done = self._sandbox.run(program.code, stdin=case.stdin, limits=self._limits)
         if done.status != "ok":
             return _failure(done)
+        if case.checker is not None:
+            return "passed" if self._accepts(case, done.stdout) else "failed"
         same = same_output(done.stdout, case.expected, self._tolerance)
         return "passed" if same else "failed"
+
+    def _accepts(self, case: StdinCase, printed: str) -> bool:
+        """Whether a checker gives 1. If not, and it does not work on the expected output, either,
+        the test is bad; the form of what is printed is the program's."""
+        with suppress(BadTestsError):
+            if self._score(case, printed) == 1:
+                return True
+        if self._score(case, case.expected) != 1 and case.expected.strip():
+            raise BadTestsError("the checker does not accept the expected output")
+        return False
+
+    def _score(self, case: StdinCase, printed: str) -> float:
+        """What a checker gives for an output, from 0 to 1."""
+        done = self._sandbox.run(
+            _source("run_checker", case.checker),
+            stdin=json.dumps([case.stdin, case.expected, printed]),
+            limits=self._limits._replace(seconds=JUDGE_SECONDS),
+        )
+        with suppress(ValueError):
+            if done.status == "ok" and 0 <= (score := float(done.stdout)) <= 1:
+                return score
+        said = done.stderr.rstrip().rpartition("\n")[2] or f"it printed {shown(done.stdout)}"
+        raise BadTestsError(f"the checker gives no score, but ends with {done.status}: {said}")
 
     def _run_assert(self, program: Program, case: AssertCase) -> CaseVerdict:
         limits = self._limits

@@ -1,0 +1,128 @@
+"""Tests whose right outputs are decided by code of the dataset."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from each import check_each
+
+from rejuice.operators import RecipeError
+from rejuice.operators.check import check_operator
+from rejuice.operators.mapper.unit_test_mapper import UnitTestMapper
+from rejuice.operators.registry import build
+from rejuice.operators.sandbox import grading
+from rejuice.operators.sandbox.cases import BadTestsError, StdinCase
+from rejuice.operators.sandbox.grading import Grader, Program, shared_sandbox
+from rejuice.operators.sandbox.run import SandboxLimits
+
+pytestmark = pytest.mark.slow
+
+CHECK = """
+def check(stdin, printed, expected):
+    n, d = int(stdin), int(printed)
+    return d > 1 and n % d == 0
+"""
+SCRIPT = """
+import sys
+from pathlib import Path
+
+def main():
+    given, expected, printed = sys.argv[1:]
+    n, d = int(open(given).read()), int(Path(printed).read_text())
+    with open(expected, "rb") as file:
+        assert file.read() == b"2\\n"
+    print(1 if d > 1 and n % d == 0 else 0)
+
+if __name__ == "__main__":
+    main()
+"""
+MAIN = """
+def main(given, expected, printed):
+    print(int(int(open(given).read()) % int(open(printed, encoding="utf-8").read()) == 0))
+"""
+FORMS = (CHECK, SCRIPT, MAIN)
+
+
+def outcome(checker, code, expected="2\n"):
+    grader = Grader(shared_sandbox(), SandboxLimits())
+    return grader.run(Program(code), StdinCase("12\n", expected, checker))
+
+
+@pytest.mark.parametrize("checker", FORMS)
+def test_any_output_that_the_checker_accepts_is_right(checker):
+    cases = [
+        *(("print(2)", "passed"), ("print(input())", "passed"), ("print(5)", "failed")),
+        *(("print('abc')", "failed"), ("", "failed"), ("1 / 0", "error")),
+    ]
+
+    def check(code, expected):
+        assert outcome(checker, code) == expected
+
+    check_each(cases, check)
+
+
+def test_a_checker_that_does_not_work_makes_bad_tests(monkeypatch):
+    monkeypatch.setattr(grading, "JUDGE_SECONDS", 1)
+    cases = [
+        ("import numpy", "No module named 'numpy'"),
+        ("def check(", "SyntaxError: "),
+        ("#include <testlib.h>\nint main() {}", "SyntaxError: "),
+        ("while True: pass", "ends with timeout"),
+        ("x = [0] * 10 ** 10", "ends with memory"),
+        ("x = 3", "it has neither `sys.argv` nor a function `check`"),
+        ("import sys; sys.argv; print('100')", "it printed '100\\n'"),
+        ("import sys; sys.argv; print('ok')", "it printed 'ok\\n'"),
+        ("import sys; sys.argv; sys.exit(1)", "ends with error"),
+        ("def check(*_): return None", "it printed ''"),
+        ("def check(*_): return False", "does not accept the expected output"),
+        ("def check(*_): return open('/etc/passwd')", "KeyError: '/etc/passwd'"),
+    ]
+
+    def check(checker, reason):
+        with pytest.raises(BadTestsError) as error:
+            outcome(checker, "print(5)")
+        assert reason in str(error.value)
+
+    check_each(cases, check)
+
+
+def test_a_checker_may_decide_alone():
+    accepts = "def check(stdin, printed, expected): return printed.strip() == '7'"
+    assert [outcome(accepts, f"print({n})", "") for n in (7, 8)] == ["passed", "failed"]
+
+
+def test_a_program_has_nothing_of_its_checker():
+    looks = """
+import sys
+try:
+    print(open("input.txt").read())
+except PermissionError:
+    print(2 if "check" in globals() or sys.argv[1:] else 5)
+"""
+    assert outcome(SCRIPT, looks) == "failed"
+    assert outcome(CHECK, "print('2 if True else 1')") == "failed"
+
+
+def test_a_column_of_checkers():
+    tests = json.dumps({"inputs": ["12\n"], "outputs": ["2\n"]})
+    responses = ["```python\nprint(4)\n```"] * 5
+    calls = json.dumps(["assert f(1) == 1"])
+    rows = pa.table(
+        {
+            "response": responses,
+            "tests": [tests, tests, tests, tests, calls],
+            "generated_checker": [SCRIPT, None, " ", "x = ", CHECK],
+        }
+    )
+    operator = UnitTestMapper(checker="generated_checker")
+    columns = check_operator(operator, rows).columns
+    assert columns["verdict"].to_pylist() == [
+        *("correct", "wrong_answer", "wrong_answer", "verifier_error", "verifier_error"),
+    ]
+    reasons = columns["reward_accuracy_missing"].to_pylist()
+    assert reasons == [None, None, None, "bad_tests", "bad_tests"]
+
+
+def test_a_checker_is_for_inputs_and_outputs():
+    with pytest.raises(RecipeError, match="checker is for style stdin"):
+        build(UnitTestMapper, {"style": "assert", "checker": "checker"})
