@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -10,15 +12,17 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from ..arrow_compute import pc
 from ..chats import continued
 from ..columns import at_path, columns_of, component
 from ..operator import Columns, Mapper
 
 if TYPE_CHECKING:
-    from ..sandbox.cases import AssertCase
+    from ..sandbox.cases import AssertCase, Case
     from ..sandbox.grading import CaseVerdicts, Submission
 
 _MIB = 2**20
+_AT_ONCE = 256 * _MIB
 
 
 class UnitTestMapper(Mapper):
@@ -154,6 +158,9 @@ class UnitTestMapper(Mapper):
     def reads(self) -> Columns:
         return tuple(dict.fromkeys(("response", *columns_of(self.paths()))))
 
+    def optional_reads(self) -> Mapping[str, str]:
+        return {"prompt_id": "prompt_id"}  # To say whose tests are bad.
+
     def paths(self) -> Columns:
         others = (self.setup, self.entry_point, self.prefix)
         return (*self._test_paths(), *(path for path in others if path is not None))
@@ -165,13 +172,36 @@ class UnitTestMapper(Mapper):
         )
 
     def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
-        rows = self._rows(table)
-        at = [k for k, row in enumerate(rows) if row.submission is not None]
-        verdicts = self._grade([s for row in rows if (s := row.submission) is not None])
-        graded: list[CaseVerdicts | None] = [None] * len(rows)
-        for k, each in zip(at, verdicts, strict=True):
-            graded[k] = each
-        return self._columns([self._result(*each) for each in zip(rows, graded, strict=True)])
+        results = list[_GradedRow]()
+        for rows in _batches(self._rows(table)):
+            verdicts = iter(self._grade([row.submission for row in rows if row.submission]))
+            results += [
+                self._result(row, next(verdicts) if row.submission else None) for row in rows
+            ]
+        return self._columns(results)
+
+    def logged(self, table: pa.Table, columns: Mapping[str, pa.Array]) -> Mapping[str, int]:
+        """Why tests are bad, and of which prompt."""
+        bad_N = pc.equal(columns["reward_accuracy_missing"], "bad_tests")
+        rows = table.filter(pc.fill_null(bad_N, False))
+        ids = rows["prompt_id"].to_pylist() if "prompt_id" in table.column_names else []
+        found = Counter[str]()
+        for prompt, cases in zip_longest(ids, self.cases(rows)):
+            of = f"bad_tests of prompt {prompt!r}" if prompt else "bad_tests"
+            is_read = isinstance(cases, tuple)
+            found[f"{of}: {'they cannot be run, or call no function' if is_read else cases}"] += 1
+        return found
+
+    def cases(self, table: pa.Table) -> Iterator[tuple[Case, ...] | ValueError]:
+        """The tests of each row, or what is wrong with them."""
+        from ..sandbox.cases import BadTestsError, cases_of
+
+        paths = (*self._test_paths(), self.setup, self.entry_point)
+        for *cells, setup, entry in zip(*(_values(table, path) for path in paths), strict=True):
+            try:
+                yield cases_of(cells, setup, entry, self.style)
+            except BadTestsError as error:
+                yield error
 
     def assertions(self, table: pa.Table) -> Iterator[AssertCase]:
         """The tests of all rows that have a program, but for those of its output."""
@@ -198,36 +228,23 @@ class UnitTestMapper(Mapper):
         )
         return grader.grade(submissions, workers=usable_cores())
 
-    def _rows(self, table: pa.Table) -> list[_Row]:
-        def values(path: str | None) -> list[Any]:
-            found = [None] * table.num_rows if path is None else at_path(table, path).to_pylist()
-            return list(found)
-
-        tests = zip(*map(values, self._test_paths()), strict=True)
-        others = (values(path) for path in (self.setup, self.entry_point, self.prefix))
-        responses = table["response"].cast(pa.string()).to_pylist()
-        return [self._row(*row) for row in zip(responses, tests, *others, strict=True)]
-
-    def _row(
-        self, response: str | None, tests: tuple[Any, ...], setup: Any, entry: Any, prefix: Any
-    ) -> _Row:
+    def _rows(self, table: pa.Table) -> Iterator[_Row]:
         from ..sandbox import grading
-        from ..sandbox.cases import BadTestsError, cases_of
 
-        if response is None:
-            return _Row(None, "no_response")
-        [text] = continued(self.response_prefix, [response])
-        code = grading.extract_code(text or "", whole=self.without_block == "whole_response")
-        try:
-            found = cases_of(tests, setup, entry, self.style)
-        except BadTestsError:
-            return _Row(code, "bad_tests")
-        if not found:
-            return _Row(code, "no_tests")
-        if code is None:
-            return _Row(None, None)
-        program = grading.Program(code, _code_before(prefix))
-        return _Row(code, None, grading.Submission(program, found))
+        texts = continued(self.response_prefix, _values(table, "response", pa.string()))
+        prefixes = _values(table, self.prefix)
+        for text, cases, prefix in zip(texts, self.cases(table), prefixes, strict=True):
+            if text is None:
+                yield _Row(None, "no_response")
+                continue
+            code = grading.extract_code(text, whole=self.without_block == "whole_response")
+            if not cases or not isinstance(cases, tuple):
+                yield _Row(code, "bad_tests" if cases else "no_tests")
+            elif code is None:
+                yield _Row(None, None)
+            else:
+                program = grading.Program(code, _code_before(prefix))
+                yield _Row(code, None, grading.Submission(program, cases))
 
     def _result(self, row: _Row, verdicts: CaseVerdicts | None) -> _GradedRow:
         """Verdict, accuracy and reason of a row, and the verdicts on its tests."""
@@ -286,6 +303,25 @@ class _GradedRow(NamedTuple):
     accuracy: float
     missing: str | None
     verdicts: CaseVerdicts | None
+
+
+def _values(table: pa.Table, path: str | None, kind: pa.DataType | None = None) -> list[Any]:
+    if path is None:
+        return [None] * table.num_rows
+    column = at_path(table, path)
+    return list((column if kind is None else column.cast(kind)).to_pylist())
+
+
+def _batches(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
+    """As many rows at a time as have a bounded size of tests, which may be packed in the table."""
+    batch, size = list[_Row](), 0
+    for row in rows:
+        batch.append(row)
+        size += sum(map(len, chain(*row.submission.cases))) if row.submission else 0
+        if size > _AT_ONCE:
+            yield batch
+            batch, size = [], 0
+    yield batch
 
 
 def _code_before(prefix: Any) -> str:
