@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -11,15 +12,17 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from ..arrow_compute import pc
 from ..chats import continued
 from ..columns import at_path, columns_of, component
 from ..operator import Columns, Mapper
 
 if TYPE_CHECKING:
-    from ..sandbox.cases import AssertCase
+    from ..sandbox.cases import AssertCase, Case
     from ..sandbox.grading import CaseVerdicts, Submission
 
 _MIB = 2**20
+_AT_ONCE = 256 * _MIB
 
 
 class UnitTestMapper(Mapper):
@@ -142,7 +145,8 @@ class UnitTestMapper(Mapper):
     missing: ClassVar[Mapping[str, str]] = {
         "no_response": "the response is null",
         "no_tests": "the problem has no tests",
-        "bad_tests": "the tests have another form, cannot be run, or call no function",
+        "bad_tests": "the tests have another form, cannot be run, or call no function, or their "
+        "checker does not work",
         "other_language": "the program is not in Python, unless `on_unrunnable` is `wrong`",
         "no_package": "the program needs a package, unless `on_unrunnable` is `wrong`",
         "timeout": "a test took longer than `timeout`, with `on_timeout: missing`",
@@ -171,8 +175,12 @@ class UnitTestMapper(Mapper):
     def reads(self) -> Columns:
         return tuple(dict.fromkeys(("response", *columns_of(self.paths()))))
 
+    def optional_reads(self) -> Mapping[str, str]:
+        return {"prompt_id": "prompt_id"}  # To say whose tests are bad.
+
     def paths(self) -> Columns:
-        return (*self._test_paths(), *(path for path in self._other_paths() if path is not None))
+        others = (self.setup, self.entry_point, self.checker, self.prefix)
+        return (*self._test_paths(), *(path for path in others if path is not None))
 
     def writes(self) -> Columns:
         return (
@@ -181,25 +189,47 @@ class UnitTestMapper(Mapper):
         )
 
     def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
-        rows = self._rows(table)
-        at = [k for k, row in enumerate(rows) if row.submission is not None]
-        verdicts = self._grade([s for row in rows if (s := row.submission) is not None])
-        graded: list[CaseVerdicts | None] = [None] * len(rows)
-        for k, each in zip(at, verdicts, strict=True):
-            graded[k] = each
-        return self._columns([self._result(*each) for each in zip(rows, graded, strict=True)])
+        results = list[_GradedRow]()
+        for rows in _batches(self._rows(table)):
+            verdicts = iter(self._grade([row.submission for row in rows if row.submission]))
+            results += [
+                self._result(row, next(verdicts) if row.submission else None) for row in rows
+            ]
+        return self._columns(results)
+
+    def logged(self, table: pa.Table, columns: Mapping[str, pa.Array]) -> Mapping[str, int]:
+        """Why tests are bad, and of which prompt."""
+        bad_N = pc.equal(columns["reward_accuracy_missing"], "bad_tests")
+        rows = table.filter(pc.fill_null(bad_N, False))
+        ids = rows["prompt_id"].to_pylist() if "prompt_id" in table.column_names else []
+        found = Counter[str]()
+        for prompt, cases in zip_longest(ids, self.cases(rows)):
+            of = f"bad_tests of prompt {prompt!r}" if prompt else "bad_tests"
+            read = "they cannot be run, call no function, or their checker does not work"
+            found[f"{of}: {read if isinstance(cases, tuple) else cases}"] += 1
+        return found
+
+    def cases(self, table: pa.Table) -> Iterator[tuple[Case, ...] | ValueError]:
+        """The tests of each row, or what is wrong with them."""
+        from ..sandbox.cases import BadTestsError, cases_of
+
+        paths = (*self._test_paths(), self.setup, self.entry_point, self.checker)
+        for *cells, setup, entry, checker in zip(*(_values(table, p) for p in paths), strict=True):
+            try:
+                yield cases_of(cells, self.style, setup, entry, checker)
+            except BadTestsError as error:
+                yield error
 
     def notes(self, table: pa.Table, columns: Mapping[str, pa.Array]) -> Mapping[str, float]:
         from ..sandbox.grading import packages_of
 
-        counts = Counter[str]()
-        values = [columns[name].to_pylist() for name in ("extracted_answer", "test_verdicts")]
-        responses = table["response"].cast(pa.string()).to_pylist()
-        for response, code, verdicts in zip(responses, *values, strict=True):
-            if "no_package" in (verdicts or ()):
+        not_run = self._programs(table.filter(pc.is_null(columns["test_verdicts"])))
+        languages = [found[1] for found in not_run if found and found[1] != "python"]
+        counts = Counter(f"other_language/{language}" for language in languages)
+        codes, verdicts = (columns[name] for name in ("extracted_answer", "test_verdicts"))
+        for code, of_tests in zip(codes.to_pylist(), verdicts.to_pylist(), strict=True):
+            if "no_package" in (of_tests or ()):
                 counts.update(f"no_package/{name}" for name in packages_of(code))
-            elif verdicts is None and (found := self._program(response)) and found[1] != "python":
-                counts[f"other_language/{found[1]}"] += 1
         return counts
 
     def assertions(self, table: pa.Table) -> Iterator[AssertCase]:
@@ -227,42 +257,32 @@ class UnitTestMapper(Mapper):
         )
         return grader.grade(submissions, workers=usable_cores())
 
-    def _rows(self, table: pa.Table) -> list[_Row]:
-        def values(path: str | None) -> list[Any]:
-            found = [None] * table.num_rows if path is None else at_path(table, path).to_pylist()
-            return list(found)
-
-        tests = zip(*map(values, self._test_paths()), strict=True)
-        others = map(values, self._other_paths())
-        responses = table["response"].cast(pa.string()).to_pylist()
-        return [self._row(*row) for row in zip(responses, tests, *others, strict=True)]
-
-    def _row(self, response: str | None, tests: tuple[Any, ...], prefix: Any, *about: Any) -> _Row:
+    def _rows(self, table: pa.Table) -> Iterator[_Row]:
         from ..sandbox import grading
-        from ..sandbox.cases import BadTestsError, cases_of
 
-        if response is None:
-            return _Row(None, "no_response")
-        code, language = self._program(response) or (None, "python")
-        try:
-            cases = cases_of(tests, self.style, *about)
-        except BadTestsError:
-            return _Row(code, "bad_tests")
-        if not cases:
-            return _Row(code, "no_tests")
-        if language != "python":
-            return _Row(code, "other_language")
-        if code is None:
-            return _Row(None, None)
-        program = grading.Program(code, _code_before(prefix))
-        return _Row(code, None, grading.Submission(program, cases))
+        responses, prefixes = _values(table, "response"), _values(table, self.prefix)
+        parts = (responses, self._programs(table), self.cases(table), prefixes)
+        for response, found, cases, prefix in zip(*parts, strict=True):
+            code, language = found or (None, "python")
+            if response is None:
+                yield _Row(None, "no_response")
+            elif not cases or not isinstance(cases, tuple):
+                yield _Row(code, "bad_tests" if cases else "no_tests")
+            elif language != "python":
+                yield _Row(code, "other_language")
+            elif code is None:
+                yield _Row(None, None)
+            else:
+                program = grading.Program(code, _code_before(prefix))
+                yield _Row(code, None, grading.Submission(program, cases))
 
-    def _program(self, response: str | None) -> tuple[str, str] | None:
-        """The program in a response, and its language."""
+    def _programs(self, table: pa.Table) -> Iterator[tuple[str, str] | None]:
+        """The program in each response, and its language."""
         from ..sandbox.grading import extract_code
 
-        [text] = continued(self.response_prefix, [response])
-        return extract_code(text or "", whole=self.without_block == "whole_response")
+        whole = self.without_block == "whole_response"
+        for text in continued(self.response_prefix, _values(table, "response", pa.string())):
+            yield None if text is None else extract_code(text, whole=whole)
 
     def _result(self, row: _Row, verdicts: CaseVerdicts | None) -> _GradedRow:
         """Verdict, accuracy and reason of a row, and the verdicts on its tests."""
@@ -307,9 +327,6 @@ class UnitTestMapper(Mapper):
     def _test_paths(self) -> tuple[str, ...]:
         return (self.tests,) if isinstance(self.tests, str) else self.tests
 
-    def _other_paths(self) -> tuple[str | None, ...]:
-        return (self.prefix, self.setup, self.entry_point, self.checker)
-
 
 class _Row(NamedTuple):
     """A response: its program, why it is not graded, and what is run where it is."""
@@ -327,6 +344,25 @@ class _GradedRow(NamedTuple):
     accuracy: float
     missing: str | None
     verdicts: CaseVerdicts | None
+
+
+def _values(table: pa.Table, path: str | None, kind: pa.DataType | None = None) -> list[Any]:
+    if path is None:
+        return [None] * table.num_rows
+    column = at_path(table, path)
+    return list((column if kind is None else column.cast(kind)).to_pylist())
+
+
+def _batches(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
+    """As many rows at a time as have a bounded size of tests, which may be packed in the table."""
+    batch, size = list[_Row](), 0
+    for row in rows:
+        batch.append(row)
+        size += sum(map(len, chain(*row.submission.cases))) if row.submission else 0
+        if size > _AT_ONCE:
+            yield batch
+            batch, size = [], 0
+    yield batch
 
 
 def _code_before(prefix: Any) -> str:

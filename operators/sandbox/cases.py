@@ -43,7 +43,7 @@ class StdinCase(NamedTuple):
 
     stdin: str
     expected: str
-    checker: str | None = None  # code that says whether what is printed is right
+    checker: str = ""  # code that says whether what is printed is right, if there is any
 
 
 class AssertCase(NamedTuple):
@@ -82,7 +82,7 @@ def cases_of(
     found = {"assert" if isinstance(case, AssertCase) else "stdin" for case in cases}
     if style != "auto" and found - {style}:
         raise BadTestsError(f"they are of style {found.pop()}")
-    code = _joined(checker).strip() or None
+    code = _checker(checker)
     if code and "assert" in found:
         raise BadTestsError("they have a checker of what is printed, but call functions")
     return tuple(
@@ -236,6 +236,19 @@ def _calls_of_tests(body: list[ast.stmt], called: set[str]) -> Iterator[str]:
                 yield f"{of.name}('{test.name}').debug()"
             else:
                 yield f"{of.name}().{test.name}()"
+
+
+def _checker(code: Any) -> str:
+    text = _joined(code).strip()
+    try:
+        functions = {getattr(each, "name", "") for each in _statements(text)}
+    except BadTestsError as error:
+        raise BadTestsError(f"the checker cannot be run: {error}") from None
+    if text and "argv" not in text and functions.isdisjoint(("check", "main")):
+        raise BadTestsError(
+            "the checker reads no sys.argv and has no check(stdin, printed, expected)"
+        )
+    return text
 
 
 # --- Calls ------------------------------------------------------------------------------

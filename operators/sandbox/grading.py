@@ -346,7 +346,7 @@ class Grader:
         done = self._sandbox.run(program.code, stdin=case.stdin, limits=self._limits)
         if done.status != "ok":
             return _failure(done)
-        if case.checker is not None:
+        if case.checker:
             return "passed" if self._accepts(case, done.stdout) else "failed"
         same = same_output(done.stdout, case.expected, self._tolerance)
         return "passed" if same else "failed"

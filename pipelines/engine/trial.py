@@ -23,12 +23,14 @@ from ...operators import (
     RecordedRolloutMapper,
     RejuiceError,
     Scope,
+    UnitTestMapper,
 )
 from ...operators.arrow_compute import pc
 from ...operators.columns import at_path, columns_of, has_box, is_list, is_text
 from ..dataset.files import is_folder
 from ..dataset.read import Dataset, place_of
 from ..dataset.write import writer
+from ..recipe.columns import bad_tests
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .conditional_step import MatchLog, unmatched_lines
@@ -69,6 +71,7 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
         files = [(str(file), table.num_rows) for file, table in dataset.first_tables]
         check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: place_of(row, files))
     _try_to_write(recipe, frame)
+    lines += _of_tests(recipe, dataset.first_rows)
     return [*lines, *_of_sources(recipe, dataset.first_rows)]
 
 
@@ -187,6 +190,15 @@ def _ungradable(step: Step, frame: Frame, verifier: MathVerifyMapper) -> list[st
             f"such as {_short(bad[0][0])} ({reasons[bad[0]]})."
         )
     return lines if set(types) - {AnswerType.NUMBER} else lines[1:]
+
+
+def _of_tests(recipe: Recipe, rows: pa.Table) -> Iterator[str]:
+    for step in recipe.steps:
+        if isinstance(step.operator, UnitTestMapper):
+            bad, n = bad_tests(step.operator, rows)
+            if bad:
+                share = f"{len(bad):,} of the first {n:,} rows that have tests"
+                yield f"{step.name}: bad_tests in {share}, such as {bad[0]}."
 
 
 def _short(text: str) -> str:

@@ -17,6 +17,7 @@ from ...operators.mapper.group_stats_mapper import GroupStatsMapper
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper
 from ...operators.mapper.prompt_template_mapper import PromptTemplateMapper
+from ...operators.mapper.unit_test_mapper import UnitTestMapper
 from ...operators.registry import load_all
 from ..data_juicer.settings import setting_warnings
 from ..data_juicer.steps import ForeignOperator
@@ -29,6 +30,8 @@ from ..dataset.spec import DatasetSpec, not_there
 from ..dataset.write import KINDS, WrittenByRuns, check_export_path, written_of
 from .recipe import Recipe
 from .steps import Step, server_warnings, weight_warnings
+
+_MOST_TESTED = 100
 
 # --- The walk: the columns before and after each step, who wrote them and what they are of ----
 
@@ -374,12 +377,37 @@ def _writers(missing: str) -> str:
     return f"{named} writes it: put that step before this one"
 
 
-# --- Whether the first rows have references that can be graded against ----------------
+# --- Whether the first rows have references, or tests, that can be graded against -----
 # So a wrong `reference_pattern` is found before anything is sampled.
 
 
 def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
-    """Check the references that a `prompt_template_mapper` at the beginning finds."""
+    """Check the references that a `prompt_template_mapper` at the beginning finds, and tests."""
+    _check_first_references(recipe, rows)
+    for step in recipe.steps:
+        if isinstance(step.operator, UnitTestMapper):
+            bad, n = bad_tests(step.operator, rows)
+            if bad and len(bad) == n:
+                found = f"of the first {n:,} rows with tests, none can be graded by them: {bad[0]}"
+                right = "name the column, or the field, that has the tests in `tests`"
+                raise RecipeError(found, right, where=recipe.where(step))
+
+
+def bad_tests(operator: UnitTestMapper, rows: pa.Table) -> tuple[list[str], int]:
+    """Which of the first rows have tests that cannot be read, and why; and how many have tests."""
+    needed = columns_of((*operator.paths(), *(operator.where or ())), rows.column_names)
+    if not set(needed) <= set(rows.column_names):
+        return [], 0  # A step writes them.
+    rows, bad, n = rows.slice(0, _MOST_TESTED), list[str](), 0
+    applies_N = matches(operator.where or {}, rows)
+    for number, (cases, applies) in enumerate(zip(operator.cases(rows), applies_N, strict=True), 1):
+        n += bool(cases and applies)
+        if applies and isinstance(cases, ValueError):
+            bad.append(f"row {number}: {cases}")
+    return bad, n
+
+
+def _check_first_references(recipe: Recipe, rows: pa.Table) -> None:
     step, path = recipe.steps[0], recipe.head.dataset_spec
     operator = step.operator
     if not isinstance(operator, PromptTemplateMapper):
