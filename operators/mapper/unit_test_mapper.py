@@ -216,7 +216,7 @@ class UnitTestMapper(Mapper):
         paths = (*self._test_paths(), self.setup, self.entry_point, self.checker)
         for *cells, setup, entry, checker in zip(*(_values(table, p) for p in paths), strict=True):
             try:
-                yield cases_of(cells, self.style, setup, entry, checker)
+                yield cases_of(cells, setup, entry, self.style, checker)
             except BadTestsError as error:
                 yield error
 

@@ -13,7 +13,6 @@ import json
 import operator
 import os
 import random
-import re
 import select
 import sys
 from collections import deque
@@ -202,6 +201,8 @@ def run_program(code: str, prefix: str) -> None:
         for call in calls:
             try:
                 answer = known.answer(json.loads(call))
+            except ModuleNotFoundError:
+                raise  # Its end says which.
             except BaseException as error:
                 answer = _raised(error)
             answers.write(json.dumps(answer).encode() + b"\n")
@@ -219,22 +220,6 @@ def _compiled(prefix: str, code: str) -> Any:
         return compile(code, "solution", "exec", dont_inherit=True)
 
 
-_PACKAGES = """
-bs4 cv2 flask gmpy2 jax lxml matplotlib more_itertools mpmath networkx nltk numba numpy ortools
-pandas PIL pulp pydantic pytest regex requests scipy seaborn sklearn sortedcontainers statsmodels
-sympy tensorflow torch tqdm transformers yaml
-"""
-PACKAGES = frozenset(_PACKAGES.split())
-"""Well-known packages, which a program may need and the sandbox does not have."""
-_NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '(\w+)[\w.]*'\s*\Z", re.MULTILINE)
-
-
-def lacks_package(traceback: str) -> bool:
-    """Whether a program has ended because one of `PACKAGES` is not there."""
-    found = _NO_MODULE.search(traceback)
-    return found is not None and found[1] in PACKAGES
-
-
 # --- The test, with stand-ins for the program's functions -----------------------------
 # A stand-in passes calls of the program's functions on to the process of the program, and all else
 # happens here: `f(3).startswith("abc")` is a call of `f`, and of its result, which is text,
@@ -243,10 +228,9 @@ def lacks_package(traceback: str) -> bool:
 
 ASKED = "\x1easked"
 """A line of the output: the test has called the program."""
-TestOutcome = Literal["passed", "failed", "error", "no_package", "ended", "timeout", "output"]
-"""`error`: an exception; of the program, `no_package`: that it needs one of `PACKAGES`; `ended`: it
-has ended before it answered a call; `timeout` and `output`: it took too long for its answers, or
-they are too long."""
+TestOutcome = Literal["passed", "failed", "error", "ended", "timeout", "output"]
+"""`error`: an exception; of the program, `ended`: it has ended before it answered a call; `timeout`
+and `output`: it took too long for its answers, or they are too long."""
 
 
 class ProgramError(Exception):
@@ -428,10 +412,6 @@ def judge(setup: str, test: str, program: Callable[[list[Any]], Any]) -> TestOut
         outcome = "failed"
     except SystemExit as end:  # As unittest.main ends.
         outcome = "failed" if end.code else "passed"
-    except ModuleNotFoundError as error:
-        # The test's own has a name, and the program's, which `_error` makes, has none.
-        lacks = error.name is None and lacks_package(f"ModuleNotFoundError: {error}")
-        outcome = "no_package" if lacks else "error"
     except Exception:
         outcome = "error"
     return talk.ended or outcome

@@ -59,19 +59,19 @@ Case: TypeAlias = StdinCase | AssertCase
 
 def cases_of(
     cells: Iterable[Any],
-    style: TestStyle = "auto",
     setup: Any = None,
     entry_point: Any = None,
+    style: TestStyle = "auto",
     checker: Any = None,
 ) -> tuple[Case, ...]:
     """The tests in the cells of a row; none in null.
 
     Args:
         cells: each in one of the layouts of `unit_test_mapper`, or that as JSON text.
-        style: what tests have to be.
         setup: code to run before each assertion, as text or as a list of lines.
         entry_point: the function that tests call where they do not name it: its name, or
             `{func_name: name}`, also as JSON text.
+        style: what tests have to be.
         checker: code that says whether what a program prints is right.
 
     Raises:
@@ -245,9 +245,7 @@ def _checker(code: Any) -> str:
     except BadTestsError as error:
         raise BadTestsError(f"the checker cannot be run: {error}") from None
     if text and "argv" not in text and functions.isdisjoint(("check", "main")):
-        raise BadTestsError(
-            "the checker reads no sys.argv and has no check(stdin, printed, expected)"
-        )
+        raise BadTestsError("the checker has neither sys.argv nor check(stdin, printed, expected)")
     return text
 
 

@@ -199,6 +199,13 @@ def _of_tests(recipe: Recipe, rows: pa.Table) -> Iterator[str]:
             if bad:
                 share = f"{len(bad):,} of the first {n:,} rows that have tests"
                 yield f"{step.name}: bad_tests in {share}, such as {bad[0]}."
+            there = {"generated_checker", "checker"}.intersection(rows.column_names)
+            for name in there if step.operator.checker is None else ():
+                if rows[name].null_count < len(rows):
+                    yield (
+                        f"{step.name} does not read column '{name}', which may decide which outputs "
+                        f"are right: add checker: {name}"
+                    )
 
 
 def _short(text: str) -> str:

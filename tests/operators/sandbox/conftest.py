@@ -18,7 +18,7 @@ def verdicts(limits):
         if tests and isinstance(tests[0], tuple):
             cases = tuple(StdinCase(*each) for each in tests)
         else:
-            cases = cases_of([list(tests)], "assert", setup, entry_point)
+            cases = cases_of([list(tests)], setup, entry_point, style="assert")
         grader = Grader(
             shared_sandbox(), limits._replace(seconds=seconds), **{"run_all": True, **options}
         )

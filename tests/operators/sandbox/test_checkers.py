@@ -63,23 +63,18 @@ def test_any_output_that_the_checker_accepts_is_right(checker):
 
 def test_a_checker_that_does_not_work_makes_bad_tests(monkeypatch):
     monkeypatch.setattr(grading, "JUDGE_SECONDS", 1)
-    cases = [
-        ("while True: pass", "ends with timeout"),
-        ("x = [0] * 10 ** 10", "ends with memory"),
-        ("import sys; sys.argv; print('100')", "it printed '100\\n'"),
-        ("import sys; sys.argv; print('ok')", "it printed 'ok\\n'"),
-        ("import sys; sys.argv; sys.exit(1)", "ends with error"),
-        ("def check(*_): return None", "it printed ''"),
-        ("def check(*_): return False", "does not accept the expected output"),
-        ("def check(*_): return open('/etc/passwd')", "KeyError: '/etc/passwd'"),
-    ]
+    cases = (
+        *("while True: pass\ndef check(): pass", "x = [0] * 10 ** 10\ndef check(): pass"),
+        *("import sys; sys.argv; print('100')", "import sys; sys.argv; print('ok')"),
+        *("import sys; sys.argv; sys.exit(1)", "import sys; print(open('/etc/passwd'), sys.argv)"),
+        *("def check(*_): return None", "def check(*_): return False", "def check(): pass"),
+    )
 
-    def check(checker, reason):
-        with pytest.raises(BadTestsError) as error:
+    def check(checker):
+        with pytest.raises(BadTestsError, match="the checker"):
             outcome(checker, "print(5)")
-        assert reason in str(error.value)
 
-    check_each(cases, check)
+    check_each([(case,) for case in cases], check)
 
 
 def test_what_is_no_checker():
@@ -87,7 +82,7 @@ def test_what_is_no_checker():
         ("import numpy", "they import numpy"),
         ("def check(", "is neither JSON nor Python"),
         ("#include <testlib.h>\nint main() {}", "is neither JSON nor Python"),
-        ("x = 3", "reads no sys.argv and has no check(stdin, printed, expected)"),
+        ("x = 3", "has neither sys.argv nor check(stdin, printed, expected)"),
         (3, "3"),
     ]
 
