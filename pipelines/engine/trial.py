@@ -202,10 +202,8 @@ def _of_tests(recipe: Recipe, rows: pa.Table) -> Iterator[str]:
             there = {"generated_checker", "checker"}.intersection(rows.column_names)
             for name in there if step.operator.checker is None else ():
                 if rows[name].null_count < len(rows):
-                    yield (
-                        f"{step.name} does not read column '{name}', which may decide which outputs "
-                        f"are right: add checker: {name}"
-                    )
+                    found = f"{step.name} does not read column '{name}', which may decide what is"
+                    yield f"{found} right to print: add checker: {name}"
 
 
 def _short(text: str) -> str:

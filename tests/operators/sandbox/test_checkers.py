@@ -67,7 +67,12 @@ def test_a_checker_that_does_not_work_makes_bad_tests(monkeypatch):
         *("while True: pass\ndef check(): pass", "x = [0] * 10 ** 10\ndef check(): pass"),
         *("import sys; sys.argv; print('100')", "import sys; sys.argv; print('ok')"),
         *("import sys; sys.argv; sys.exit(1)", "import sys; print(open('/etc/passwd'), sys.argv)"),
-        *("def check(*_): return None", "def check(*_): return False", "def check(): pass"),
+        *(
+            "def check(*_): return None",
+            "def check(*_): return False",
+            "def check(): pass",
+            "x = 3",
+        ),
     )
 
     def check(checker):
@@ -82,7 +87,6 @@ def test_what_is_no_checker():
         ("import numpy", "they import numpy"),
         ("def check(", "is neither JSON nor Python"),
         ("#include <testlib.h>\nint main() {}", "is neither JSON nor Python"),
-        ("x = 3", "has neither sys.argv nor check(stdin, printed, expected)"),
         (3, "3"),
     ]
 
