@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, zip_longest
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -184,12 +184,11 @@ class UnitTestMapper(Mapper):
         """Why tests are bad, and of which prompt."""
         bad_N = pc.equal(columns["reward_accuracy_missing"], "bad_tests")
         rows = table.filter(pc.fill_null(bad_N, False))
-        ids = rows["prompt_id"].to_pylist() if "prompt_id" in table.column_names else []
+        prompts = _values(rows, "prompt_id" if "prompt_id" in table.column_names else None)
         found = Counter[str]()
-        for prompt, cases in zip_longest(ids, self.cases(rows)):
-            of = f"bad_tests of prompt {prompt!r}" if prompt else "bad_tests"
-            is_read = isinstance(cases, tuple)
-            found[f"{of}: {'they cannot be run, or call no function' if is_read else cases}"] += 1
+        for prompt, cases in zip(prompts, self.cases(rows), strict=True):
+            why = "they cannot be run, or call no function" if isinstance(cases, tuple) else cases
+            found[f"bad_tests of prompt {prompt!r}: {why}"] += 1
         return found
 
     def cases(self, table: pa.Table) -> Iterator[tuple[Case, ...] | ValueError]:
@@ -231,7 +230,8 @@ class UnitTestMapper(Mapper):
     def _rows(self, table: pa.Table) -> Iterator[_Row]:
         from ..sandbox import grading
 
-        texts = continued(self.response_prefix, _values(table, "response", pa.string()))
+        responses = table["response"].cast(pa.string()).to_pylist()
+        texts = continued(self.response_prefix, responses)
         prefixes = _values(table, self.prefix)
         for text, cases, prefix in zip(texts, self.cases(table), prefixes, strict=True):
             if text is None:
@@ -305,11 +305,8 @@ class _GradedRow(NamedTuple):
     verdicts: CaseVerdicts | None
 
 
-def _values(table: pa.Table, path: str | None, kind: pa.DataType | None = None) -> list[Any]:
-    if path is None:
-        return [None] * table.num_rows
-    column = at_path(table, path)
-    return list((column if kind is None else column.cast(kind)).to_pylist())
+def _values(table: pa.Table, path: str | None) -> list[Any]:
+    return [None] * table.num_rows if path is None else list(at_path(table, path).to_pylist())
 
 
 def _batches(rows: Iterable[_Row]) -> Iterator[list[_Row]]:

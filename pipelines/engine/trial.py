@@ -23,7 +23,6 @@ from ...operators import (
     RecordedRolloutMapper,
     RejuiceError,
     Scope,
-    UnitTestMapper,
 )
 from ...operators.arrow_compute import pc
 from ...operators.columns import at_path, columns_of, has_box, is_list, is_text
@@ -71,7 +70,7 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
         files = [(str(file), table.num_rows) for file, table in dataset.first_tables]
         check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: place_of(row, files))
     _try_to_write(recipe, frame)
-    lines += _of_tests(recipe, dataset.first_rows)
+    lines += [f"{step.name}: {line}." for step, line, _ in bad_tests(recipe, dataset.first_rows)]
     return [*lines, *_of_sources(recipe, dataset.first_rows)]
 
 
@@ -190,15 +189,6 @@ def _ungradable(step: Step, frame: Frame, verifier: MathVerifyMapper) -> list[st
             f"such as {_short(bad[0][0])} ({reasons[bad[0]]})."
         )
     return lines if set(types) - {AnswerType.NUMBER} else lines[1:]
-
-
-def _of_tests(recipe: Recipe, rows: pa.Table) -> Iterator[str]:
-    for step in recipe.steps:
-        if isinstance(step.operator, UnitTestMapper):
-            bad, n = bad_tests(step.operator, rows)
-            if bad:
-                share = f"{len(bad):,} of the first {n:,} rows that have tests"
-                yield f"{step.name}: bad_tests in {share}, such as {bad[0]}."
 
 
 def _short(text: str) -> str:
