@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, zip_longest
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -201,12 +201,12 @@ class UnitTestMapper(Mapper):
         """Why tests are bad, and of which prompt."""
         bad_N = pc.equal(columns["reward_accuracy_missing"], "bad_tests")
         rows = table.filter(pc.fill_null(bad_N, False))
-        ids = rows["prompt_id"].to_pylist() if "prompt_id" in table.column_names else []
+        prompts = _values(rows, "prompt_id" if "prompt_id" in table.column_names else None)
         found = Counter[str]()
-        for prompt, cases in zip_longest(ids, self.cases(rows)):
-            of = f"bad_tests of prompt {prompt!r}" if prompt else "bad_tests"
-            read = "they cannot be run, call no function, or their checker does not work"
-            found[f"{of}: {read if isinstance(cases, tuple) else cases}"] += 1
+        unusable = "they cannot be run, call no function, or their checker does not work"
+        for prompt, cases in zip(prompts, self.cases(rows), strict=True):
+            why = unusable if isinstance(cases, tuple) else cases
+            found[f"bad_tests of prompt {prompt!r}: {why}"] += 1
         return found
 
     def cases(self, table: pa.Table) -> Iterator[tuple[Case, ...] | ValueError]:
@@ -281,7 +281,8 @@ class UnitTestMapper(Mapper):
         from ..sandbox.grading import extract_code
 
         whole = self.without_block == "whole_response"
-        for text in continued(self.response_prefix, _values(table, "response", pa.string())):
+        responses = table["response"].cast(pa.string()).to_pylist()
+        for text in continued(self.response_prefix, responses):
             yield None if text is None else extract_code(text, whole=whole)
 
     def _result(self, row: _Row, verdicts: CaseVerdicts | None) -> _GradedRow:
@@ -346,11 +347,8 @@ class _GradedRow(NamedTuple):
     verdicts: CaseVerdicts | None
 
 
-def _values(table: pa.Table, path: str | None, kind: pa.DataType | None = None) -> list[Any]:
-    if path is None:
-        return [None] * table.num_rows
-    column = at_path(table, path)
-    return list((column if kind is None else column.cast(kind)).to_pylist())
+def _values(table: pa.Table, path: str | None) -> list[Any]:
+    return [None] * table.num_rows if path is None else list(at_path(table, path).to_pylist())
 
 
 def _batches(rows: Iterable[_Row]) -> Iterator[list[_Row]]:

@@ -1,7 +1,5 @@
 """Tests of programs as datasets have them, read into the two forms that the sandbox runs.
 
-    cell -> decoded: JSON text, LiveCodeBench's packed text -> the layout -> StdinCase, AssertCase
-
 A layout is what a dict has as its keys, or what a text is; one that is none of them is refused with
 what was found.
 """
@@ -19,11 +17,9 @@ import zlib
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import shown
-
-TestStyle = Literal["auto", "stdin", "assert"]
 
 _MOST_UNPACKED = 128 * 2**20
 _PACKED = re.compile(r"\s*e[AFJN][\w+/=\s]+\Z")  # zlib's header in base64
@@ -61,30 +57,27 @@ def cases_of(
     cells: Iterable[Any],
     setup: Any = None,
     entry_point: Any = None,
-    style: TestStyle = "auto",
+    style: str = "auto",
     checker: Any = None,
 ) -> tuple[Case, ...]:
-    """The tests in the cells of a row; none in null.
+    """The tests in the cells of a row, a BadTestsError if one cannot be read; null: no tests.
 
-    Args:
-        cells: each in one of the layouts of `unit_test_mapper`, or that as JSON text.
-        setup: code to run before each assertion, as text or as a list of lines.
-        entry_point: the function that tests call where they do not name it: its name, or
-            `{func_name: name}`, also as JSON text.
-        style: what tests have to be.
-        checker: code that says whether what a program prints is right.
-
-    Raises:
-        BadTestsError: a cell is something else.
+    `setup` is code to run before each test that is Python, a text or a list of lines, `entry_point`
+    the function to call where tests do not name it, `checker` code that says whether what a program
+    prints is right; they and `style` are as in `unit_test_mapper`.
     """
-    before, name = _joined(setup), _function_name(_decoded(entry_point))
-    cases = [case for cell in cells for case in _cases(_decoded(cell), name)]
-    found = {"assert" if isinstance(case, AssertCase) else "stdin" for case in cases}
-    if style != "auto" and found - {style}:
-        raise BadTestsError(f"they are of style {found.pop()}")
+    lines = [] if setup is None else [setup] if isinstance(setup, str) else setup
+    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+        raise BadTestsError(f"the code before the tests, {shown(setup)}, is no text")
+    before, name = "\n".join(lines), _name_in(_decoded(entry_point))
+    cases = [case for cell in cells for case in _cases(_decoded(cell, may_be_packed=True), name)]
+    for case in cases:
+        kind = "assert" if isinstance(case, AssertCase) else "stdin"
+        if style not in ("auto", kind):
+            raise BadTestsError(f"they are of style {kind}, not {style}")
+        if isinstance(case, AssertCase) and checker:
+            raise BadTestsError("they have a checker of what is printed, but call functions")
     code = _checker(checker)
-    if code and "assert" in found:
-        raise BadTestsError("they have a checker of what is printed, but call functions")
     return tuple(
         each._replace(setup=before) if isinstance(each, AssertCase) else each._replace(checker=code)
         for each in cases
@@ -93,15 +86,7 @@ def cases_of(
 
 def _cases(cell: Any, name: str | None) -> Iterator[Case]:
     if isinstance(cell, dict):
-        name = _name_in(cell) or name
-        nested = next((key for key in _NESTED if cell.get(key)), None)
-        if nested:
-            language = str(cell.get("language") or "python")
-            if not language.lower().startswith("py"):
-                raise BadTestsError(f"they are for programs in {language}")
-            yield from _cases(_decoded(cell[nested]), name)
-        else:
-            yield from _parallel(cell, name)
+        yield from _in_dict({key: value for key, value in cell.items() if value is not None}, name)
     elif isinstance(cell, str):
         yield from _python(cell, name)
     elif isinstance(cell, list):
@@ -111,7 +96,7 @@ def _cases(cell: Any, name: str | None) -> Iterator[Case]:
                     yield _pair(test, name)
                 elif isinstance(test, str):
                     yield from _python(test, name)
-                elif test is not None:
+                else:
                     raise BadTestsError(f"{shown(test)} is neither a pair nor a statement")
             except BadTestsError as error:
                 raise BadTestsError(f"test {number}: {error}") from None
@@ -119,60 +104,91 @@ def _cases(cell: Any, name: str | None) -> Iterator[Case]:
         raise BadTestsError(f"{shown(cell)} has no tests")
 
 
+def _in_dict(cell: dict[str, Any], name: str | None) -> Iterator[Case]:
+    """Tests with what is said about them, or as lists, of inputs and of outputs."""
+    own = _name_in(cell)
+    language = str(cell.get("language") or "python")
+    if not language.lower().startswith("py"):
+        raise BadTestsError(f"they are for programs in {language}")
+    nested = next((key for key in _NESTED if cell.get(key)), None)
+    if nested:
+        yield from _cases(_decoded(cell[nested]), own or name)
+        return
+    inputs, outputs = (cell.get(f"{key}s", cell.get(key)) for key in ("input", "output"))
+    if not cell:
+        return
+    if not isinstance(inputs, list) or not isinstance(outputs, list):
+        raise BadTestsError(f"it has {', '.join(cell)}, not inputs and outputs")
+    if len(inputs) != len(outputs):
+        raise BadTestsError(f"{len(inputs)} inputs but {len(outputs)} outputs")
+    pairs = zip(inputs, outputs, strict=True)
+    yield from _cases([{"input": i, "output": o, "fn_name": own} for i, o in pairs], name)
+
+
 def _pair(test: dict[str, Any], name: str | None) -> Case:
-    """A test that is a dict, such as `{input, output}`."""
     if not {"input", "output"} <= test.keys():
         raise BadTestsError(f"it has {', '.join(test) or 'nothing'}, not input and output")
     given, expected, own = test["input"], test["output"], _name_in(test)
-    kind, called = str(test.get("testtype") or test.get("type") or ""), own or name
-    if not kind.startswith("function") and (kind or not _is_call(called, own, [given])):
+    kind, name = str(test.get("testtype") or test.get("type") or ""), own or name
+    is_call = kind.startswith("function") if kind else own or (name and not isinstance(given, str))
+    if not is_call:
         return StdinCase(_text(given), _text(expected))
-    if called is None:
+    if name is None:
         raise BadTestsError("it calls a function whose name is not there: `entry_point`")
     if isinstance(given, str):  # LiveCodeBench: an argument a line, as JSON
         given = [_value(line) for line in given.splitlines() if line.strip()]
-        return _call(called, given, _value(expected))
-    return _call(called, given, *_right(expected, _is_wrapped(expected)))
+        return _call(name, given, [_value(expected) if isinstance(expected, str) else expected])
+    # A result may be in a list of its own, as TACO has it.
+    is_wrapped = isinstance(expected, list) and len(expected) == 1
+    return _call(name, given, [expected, *expected] if is_wrapped else [expected])
 
 
-def _parallel(cell: dict[str, Any], name: str | None) -> Iterator[Case]:
-    """Tests as lists, of inputs and of outputs."""
-    there = {key: value for key, value in cell.items() if value is not None}
-    inputs, outputs = (there.get(f"{key}s", there.get(key)) for key in ("input", "output"))
-    if not there:
-        return
-    if not isinstance(inputs, list) or not isinstance(outputs, list):
-        raise BadTestsError(f"it has {', '.join(there)}, not inputs and outputs")
-    if len(inputs) != len(outputs):
-        raise BadTestsError(f"{len(inputs)} inputs but {len(outputs)} outputs")
-    own, wrapped = _name_in(cell), all(map(_is_wrapped, outputs))
-    for given, expected in zip(inputs, outputs, strict=True):
-        if name and _is_call(name, own, inputs):
-            yield _call(name, _numbered(given), *_right(expected, wrapped))
-        else:
-            yield StdinCase(_text(given), _text(expected))
+def _name_in(about: Any) -> str | None:
+    """The function that is named: by a text, or in a dict, of tests or in their metadata."""
+    if isinstance(about, dict):
+        more = _decoded(about.get("metadata"))
+        more = _name_in(more) if isinstance(more, dict) else None
+        about = next((about[key] for key in _NAMES if about.get(key)), more)
+    if about and not (isinstance(about, str) and _NAME.match(about)):
+        raise BadTestsError(f"{shown(about)} is no name of a function")
+    return about or None
 
 
-def _is_call(name: str | None, own: str | None, inputs: list[Any]) -> bool:
-    """Whether inputs are arguments of a function, which the tests themselves may name."""
-    return bool(own or (name and not all(isinstance(each, str) for each in inputs)))
+# --- Calls ------------------------------------------------------------------------------
+
+_MODULES = """
+string re datetime collections heapq bisect copy math random statistics itertools functools operator
+io sys json builtins typing
+"""
+_BEFORE = "".join(f"from {each} import *\nimport {each}\n" for each in _MODULES.split())
+_BEFORE += "sys.setrecursionlimit(50_000)\n"
+"""What LiveCodeBench runs before a program, whose `Solution` may have no imports of its own."""
+_CALL = """
+import solution
+from math import inf, nan
+try:
+    function = solution.Solution().{name}
+except (NameError, AttributeError):
+    function = solution.{name}
+found = function(*{arguments!r})
+import json
+assert json.loads(json.dumps(found)) in json.loads({right!r})
+"""
 
 
-def _is_wrapped(expected: Any) -> bool:
-    """Whether a result may be in a list of its own, as TACO has it."""
-    return isinstance(expected, list) and len(expected) == 1
-
-
-def _right(expected: Any, wrapped: bool) -> list[Any]:
-    return [expected, *expected] if wrapped else [expected]
-
-
-def _numbered(arguments: Any) -> Any:
-    """Arguments whose first is a dict with numbers as keys, which are texts in JSON, as of APPS."""
-    match arguments:
+def _call(name: str, arguments: Any, right: list[Any]) -> AssertCase:
+    """A call whose result, with tuples as lists, is one of the right ones."""
+    if not isinstance(arguments, list):
+        raise BadTestsError(f"{shown(arguments)} are no arguments of {name}")
+    match arguments:  # As the graders of APPS and TACO have it: keys in JSON are texts.
         case [dict(first), *rest] if all(re.fullmatch(r"-?\d+", str(key)) for key in first):
-            return [{int(key): value for key, value in first.items()}, *rest]
-    return arguments
+            arguments = [{int(key): value for key, value in first.items()}, *rest]
+    try:
+        texts, _ = json.dumps(right), json.dumps(arguments)
+    except (TypeError, ValueError):
+        raise BadTestsError(f"{shown(arguments)} or {shown(right[0])} is not in JSON") from None
+    name = name.removeprefix("Solution().")
+    return AssertCase("", _CALL.format(name=name, arguments=arguments, right=texts), _BEFORE)
 
 
 # --- Python -----------------------------------------------------------------------------
@@ -181,13 +197,9 @@ def _numbered(arguments: Any) -> Any:
 def _python(text: str, name: str | None) -> Iterator[AssertCase]:
     """Tests that are Python: HumanEval's `check`, those of a file for pytest, or statements."""
     body = _statements(text)
-    called = {
-        node.func.id if isinstance(node.func, ast.Name) else ""
-        for each in body
-        if not isinstance(each, ast.FunctionDef | ast.ClassDef)
-        for node in ast.walk(each)
-        if isinstance(node, ast.Call)
-    }
+    outside = [each for each in body if not isinstance(each, ast.FunctionDef | ast.ClassDef)]
+    nodes = (node for each in outside for node in ast.walk(each))
+    called = {getattr(node.func, "id", "") for node in nodes if isinstance(node, ast.Call)}
     if "check" not in called and any(getattr(each, "name", "") == "check" for each in body):
         if name is None:
             raise BadTestsError("they define check, and no `entry_point` says what it is given")
@@ -196,10 +208,8 @@ def _python(text: str, name: str | None) -> Iterator[AssertCase]:
         calls = [*_calls_of_tests(body, called)]
     if body and not calls and not called:
         raise BadTestsError(f"{shown(text)} calls no function")
-    for call in calls:
-        yield AssertCase("", f"{text}\n\n{call}\n")
-    if body and not calls:
-        yield AssertCase("", text)
+    tests = [f"{text}\n\n{call}\n" for call in calls] or [text] * bool(body)
+    yield from (AssertCase("", test) for test in tests)
 
 
 def _statements(text: str) -> list[ast.stmt]:
@@ -219,6 +229,15 @@ def _statements(text: str) -> list[ast.stmt]:
     return tree.body
 
 
+def _checker(code: Any) -> str:
+    text = str(code or "").strip()
+    try:
+        _statements(text)
+    except BadTestsError as error:
+        raise BadTestsError(f"the checker cannot be run: {error}") from None
+    return text
+
+
 def _calls_of_tests(body: list[ast.stmt], called: set[str]) -> Iterator[str]:
     """How the tests are called that pytest finds in a file, but for helpers that it calls."""
     for each in body:
@@ -230,77 +249,32 @@ def _calls_of_tests(body: list[ast.stmt], called: set[str]) -> Iterator[str]:
                 continue
             if len(test.args.args) > len(test.args.defaults) + (of is not None):
                 raise BadTestsError(f"{test.name} has arguments that only pytest gives")
-            if of is None:
-                yield f"{test.name}()"
-            elif any("TestCase" in ast.unparse(base) for base in of.bases):
+            if of and any("TestCase" in ast.unparse(base) for base in of.bases):
                 yield f"{of.name}('{test.name}').debug()"
             else:
-                yield f"{of.name}().{test.name}()"
-
-
-def _checker(code: Any) -> str:
-    text = _joined(code).strip()
-    try:
-        _statements(text)
-    except BadTestsError as error:
-        raise BadTestsError(f"the checker cannot be run: {error}") from None
-    return text
-
-
-# --- Calls ------------------------------------------------------------------------------
-
-_IMPORTED = """
-string re datetime collections heapq bisect copy math random statistics itertools functools operator
-io sys json builtins typing
-"""
-_BEFORE = "".join(f"from {each} import *\nimport {each}\n" for each in _IMPORTED.split())
-_BEFORE += "sys.setrecursionlimit(50_000)\n"
-"""What LiveCodeBench runs before a program, whose `Solution` may have no imports of its own."""
-_CALL = """
-import solution
-from math import inf, nan
-try:
-    function = solution.Solution().{name}
-except (NameError, AttributeError):
-    function = solution.{name}
-found = function(*{arguments!r})
-import json
-assert json.loads(json.dumps(found)) in json.loads({right!r})
-"""
-
-
-def _call(name: str, arguments: Any, *right: Any) -> AssertCase:
-    """A call whose result, with tuples as lists, is one of the right ones."""
-    if not isinstance(arguments, list):
-        raise BadTestsError(f"{shown(arguments)} are no arguments of {name}")
-    name = name.removeprefix("Solution().")
-    text = _CALL.format(name=name, arguments=arguments, right=json.dumps(right))
-    return AssertCase("", text, _BEFORE)
+                yield f"{of.name}().{test.name}()" if of else f"{test.name}()"
 
 
 # --- Values -----------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=8)  # The responses of a group have the same tests.
-def _read(text: str) -> Any:
-    if _PACKED.match(text):
+def _decoded(cell: Any, *, may_be_packed: bool = False) -> Any:
+    """A cell, or what is in it as text."""
+    return _read(cell, may_be_packed) if isinstance(cell, str) else cell
+
+
+@lru_cache(maxsize=4)  # The responses of a group have the same tests.
+def _read(text: str, may_be_packed: bool) -> Any:
+    if may_be_packed and _PACKED.match(text):
         text = _unpacked(text)
-    if text.lstrip()[:1] not in ("[", "{"):
-        return text
     try:
-        return _value(text)
+        return _value(text) if text.lstrip()[:1] in ("[", "{") else text
     except BadTestsError:
         return text
 
 
-def _decoded(cell: Any) -> Any:
-    return _read(cell) if isinstance(cell, str) else cell
-
-
-def _value(text: Any) -> Any:
+def _value(text: str) -> Any:
     """A value in JSON, or as Python writes it."""
-    if not isinstance(text, str):
-        return text
     for read in (json.loads, ast.literal_eval):
         try:
             return read(text.strip())
@@ -314,30 +288,16 @@ def _unpacked(text: str) -> str:
     try:
         unpacker = zlib.decompressobj()
         data = unpacker.decompress(base64.b64decode(text), _MOST_UNPACKED)
-        operations = [] if not unpacker.eof else [*islice(pickletools.genops(data), 8)]
+        operations = [*islice(pickletools.genops(data), 8)] if unpacker.eof else []
     except (ValueError, zlib.error):
         raise BadTestsError("packed tests are no base64 of zlib of a pickle") from None
     if not unpacker.eof:
-        raise BadTestsError(f"packed tests are cut off or of more than {_MOST_UNPACKED} bytes")
+        raise BadTestsError(f"packed tests are cut off or of more than {_MOST_UNPACKED:,} bytes")
     texts = [str(value) for operation, value, _ in operations if "BINUNI" in operation.name]
     others = {operation.name for operation, *_ in operations if "BINUNI" not in operation.name}
     if len(texts) != 1 or others - _AROUND_TEXT:
         raise BadTestsError("packed tests are a pickle of something else than a text")
     return texts[0]
-
-
-def _function_name(found: Any) -> str | None:
-    name = _name_in(found) if isinstance(found, dict) else found
-    if name is not None and not (isinstance(name, str) and _NAME.match(name)):
-        raise BadTestsError(f"{shown(name)} is no name of a function")
-    return name or None
-
-
-def _name_in(test: dict[str, Any]) -> str | None:
-    """The function that a test says it calls."""
-    about = _decoded(test.get("metadata"))
-    named = {**about, **test} if isinstance(about, dict) else test
-    return _function_name(next((named[key] for key in _NAMES if named.get(key)), None))
 
 
 def _text(value: Any) -> str:
@@ -347,10 +307,3 @@ def _text(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise BadTestsError(f"{shown(value)} is no text of a program")
     return str(value)
-
-
-def _joined(setup: Any) -> str:
-    lines = [] if setup is None else [setup] if isinstance(setup, str) else setup
-    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        raise BadTestsError(f"the code before the tests, {shown(setup)}, is no text")
-    return "\n".join(lines)

@@ -23,7 +23,6 @@ from ...operators import (
     RecordedRolloutMapper,
     RejuiceError,
     Scope,
-    UnitTestMapper,
 )
 from ...operators.arrow_compute import pc
 from ...operators.columns import at_path, columns_of, has_box, is_list, is_text
@@ -71,7 +70,8 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
         files = [(str(file), table.num_rows) for file, table in dataset.first_tables]
         check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: place_of(row, files))
     _try_to_write(recipe, frame)
-    lines += _of_tests(recipe, dataset.first_rows)
+    lines += [f"{step.name}: {line}." for step, line, _ in bad_tests(recipe, dataset.first_rows)]
+    lines += _of_checkers(recipe, dataset.first_rows)
     return [*lines, *_of_sources(recipe, dataset.first_rows)]
 
 
@@ -192,18 +192,13 @@ def _ungradable(step: Step, frame: Frame, verifier: MathVerifyMapper) -> list[st
     return lines if set(types) - {AnswerType.NUMBER} else lines[1:]
 
 
-def _of_tests(recipe: Recipe, rows: pa.Table) -> Iterator[str]:
+def _of_checkers(recipe: Recipe, rows: pa.Table) -> Iterator[str]:
+    there = [name for name in ("generated_checker", "checker") if name in rows.column_names]
     for step in recipe.steps:
-        if isinstance(step.operator, UnitTestMapper):
-            bad, n = bad_tests(step.operator, rows)
-            if bad:
-                share = f"{len(bad):,} of the first {n:,} rows that have tests"
-                yield f"{step.name}: bad_tests in {share}, such as {bad[0]}."
-            there = {"generated_checker", "checker"}.intersection(rows.column_names)
-            for name in there if step.operator.checker is None else ():
-                if rows[name].null_count < len(rows):
-                    found = f"{step.name} does not read column '{name}', which may decide what is"
-                    yield f"{found} right to print: add checker: {name}"
+        for name in there if getattr(step.operator, "checker", "") is None else ():
+            if rows[name].null_count < len(rows):
+                found = f"{step.name} does not read column '{name}', which may decide what is right"
+                yield f"{found} to print: add checker: {name}"
 
 
 def _short(text: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from ...operators import ALL, DataError, Kind, Operator, RecipeError, Scope
@@ -384,27 +385,29 @@ def _writers(missing: str) -> str:
 def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
     """Check the references that a `prompt_template_mapper` at the beginning finds, and tests."""
     _check_first_references(recipe, rows)
+    for step, found, are_all in bad_tests(recipe, rows):
+        if are_all:
+            right = "name the column, or the field, that has the tests in `tests`"
+            raise RecipeError(found, right, where=recipe.where(step))
+
+
+def bad_tests(recipe: Recipe, rows: pa.Table) -> Iterator[tuple[Step, str, bool]]:
+    """Steps for which first rows have tests that cannot be read: which, and whether all have."""
     for step in recipe.steps:
-        if isinstance(step.operator, UnitTestMapper):
-            bad, n = bad_tests(step.operator, rows)
-            if bad and len(bad) == n:
-                found = f"of the first {n:,} rows with tests, none can be graded by them: {bad[0]}"
-                right = "name the column, or the field, that has the tests in `tests`"
-                raise RecipeError(found, right, where=recipe.where(step))
-
-
-def bad_tests(operator: UnitTestMapper, rows: pa.Table) -> tuple[list[str], int]:
-    """Which of the first rows have tests that cannot be read, and why; and how many have tests."""
-    needed = columns_of((*operator.paths(), *(operator.where or ())), rows.column_names)
-    if not set(needed) <= set(rows.column_names):
-        return [], 0  # A step writes them.
-    rows, bad, n = rows.slice(0, _MOST_TESTED), list[str](), 0
-    applies_N = matches(operator.where or {}, rows)
-    for number, (cases, applies) in enumerate(zip(operator.cases(rows), applies_N, strict=True), 1):
-        n += bool(cases and applies)
-        if applies and isinstance(cases, ValueError):
-            bad.append(f"row {number}: {cases}")
-    return bad, n
+        operator, names = step.operator, set(rows.column_names)
+        if not isinstance(operator, UnitTestMapper):
+            continue
+        if {*operator.needs_of(names)} - names - {"response"}:
+            continue  # A step writes the tests.
+        some = rows.slice(0, _MOST_TESTED)
+        at_N = np.flatnonzero(matches(operator.where or {}, some))
+        n, bad = 0, list[str]()
+        for row, cases in zip(at_N, operator.cases(some.take(pa.array(at_N))), strict=True):
+            n += bool(cases)
+            bad += [f"row {row + 1}: {cases}"] if isinstance(cases, ValueError) else []
+        if bad:
+            of = f"{len(bad):,} of the first {n:,} rows that have tests"
+            yield step, f"bad_tests in {of}, such as {bad[0]}", len(bad) == n
 
 
 def _check_first_references(recipe: Recipe, rows: pa.Table) -> None:
