@@ -108,8 +108,12 @@ class UnitTestMapper(Mapper):
     """Column with Python code that goes before a program whose functions are called: text, or the
     chat messages that `prompt_template_mapper` made of it, of which the user's last one counts."""
     checker: str | None = None
-    """Column with Python code that decides, for tests of inputs and outputs, which outputs are
-    right, where several are, such as `generated_checker` of open-r1/codeforces. Null in a row: the
+    """Column with Python code that decides which outputs are right where several are, for tests of
+    inputs and outputs. A script gets the paths of three files as `sys.argv[1:]`, with the input,
+    the expected and the printed output, and prints 1 or 0, as `generated_checker` of
+    open-r1/codeforces; other code has a function `check(stdin, printed, expected)`. It runs
+    confined as programs are, in a process of its own, for 10 s at most. What it fails on is wrong,
+    unless it does not accept the expected output, either: that is `bad_tests`. Null in a row: the
     output has to be the expected one."""
     without_block: Literal["whole_response", "no_answer"] = "whole_response"
     """What the program is in a response without a fenced block."""
@@ -135,11 +139,10 @@ class UnitTestMapper(Mapper):
     avoid `wrong` by programs that do not finish."""
 
     on_unrunnable: Literal["missing", "wrong"] | None = None
-    """What a program is that cannot be run here: one in another language, and one that needs one of
-    the well-known packages of Python and passed the tests before. `wrong`, or `missing`, with the
-    reason. Null: `wrong` in a recipe that samples, else `missing`. A missing reward is no neutral
-    one in training: with `on_missing: drop_row` or `group_mean` the policy gets 0 for its advantage
-    where a wrong answer gets less, and may learn to answer so where it does not know better."""
+    """What a program is that cannot be run here: one in another language, and one that needs a
+    well-known package of Python and passed the tests before. Null: `wrong` in a recipe that
+    samples, else `missing`. To a policy in training `missing` is no neutral reward: its advantage
+    is 0, where that of a wrong answer is less, so it may learn to answer hard problems so."""
 
     retryable: ClassVar[frozenset[str] | None] = frozenset({"timeout", "verifier_error"})
     missing: ClassVar[Mapping[str, str]] = {

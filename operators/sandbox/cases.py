@@ -230,7 +230,9 @@ def _statements(text: str) -> list[ast.stmt]:
 
 
 def _checker(code: Any) -> str:
-    text = str(code or "").strip()
+    if not isinstance(code, str | None):
+        raise BadTestsError(f"the checker {shown(code)} is no text")
+    text = (code or "").strip()
     try:
         _statements(text)
     except BadTestsError as error:

@@ -87,7 +87,7 @@ def test_what_is_no_checker():
         ("import numpy", "they import numpy"),
         ("def check(", "is neither JSON nor Python"),
         ("#include <testlib.h>\nint main() {}", "is neither JSON nor Python"),
-        (3, "3"),
+        ({"code": CHECK}, "is no text"),
     ]
 
     def check(checker, reason):

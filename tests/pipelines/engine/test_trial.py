@@ -172,6 +172,18 @@ def test_no_column_of_sources_to_name(lines):
     assert lines(process, both) == []
 
 
+def test_a_column_of_checkers_that_is_not_read(lines):
+    check = "def check(stdin, printed, expected): return True"
+    rows = [row("a", tests=[], generated_checker=None), row("b", tests=[], generated_checker=check)]
+    process = [{"prompt_template_mapper": {"reference": None}}, RECORDED]
+    (line,) = lines([*process, "unit_test_mapper"], rows)
+    shown, _, field = line.partition("add checker: ")
+    assert "unit_test_mapper does not read column 'generated_checker'" in shown
+    assert lines([*process, {"unit_test_mapper": {"checker": field}}], rows) == []
+    assert lines([*process, "unit_test_mapper"], rows[:1]) == []
+    assert lines(process, rows) == []
+
+
 def test_a_where_of_another_type_is_refused_in_its_file(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps(row("a", level=1)))
