@@ -48,24 +48,32 @@ class UnitTestMapper(Mapper):
     `no_tests`, `bad_tests`, or `verifier_error`, a failure of the sandbox. It is also missing for a
     null response, `no_response`, which has no verdict.
 
-    With `style: stdin` a test is what the program reads and what it should print; white space at
-    the ends of lines and empty lines at the end do not count. Columns of public datasets are read
-    as they are, and as JSON text:
+    The tests of a row are read in the layout that they have, as lists and structs or as JSON text.
+    They are what the program reads and what it should print, where white space at the ends of lines
+    and empty lines at the end do not count; or calls of a function, with results; or Python code.
 
-    - a list of `{input, output}`, such as `public_test_cases` of LiveCodeBench;
-    - parallel lists: `{inputs, outputs}`, as `input_output` of APPS and TACO, or
-      `{input, output}`, as in CodeContests: `tests: [public_tests, private_tests]`.
-
-    Rows whose tests call a function, as some of APPS do (`fn_name`), are `bad_tests`.
-
-    With `style: assert` a test is Python code:
-
+    - A list of `{input, output}`: codeforces (`official_tests`), DeepCoder, and LiveCodeBench:
+      `tests: [public_test_cases, private_test_cases]`, packed as they are, and
+      `entry_point: metadata`, which has the function that `functional` tests call.
+    - Parallel lists `{inputs, outputs}`, or `{input, output}`: `input_output` of APPS and TACO,
+      CodeContests (`tests: [public_tests, private_tests]`).
+    - Tests with a `fn_name` or `func_name` call it, of a class `Solution` where the program has
+      one, which need not import what LiveCodeBench imports for it. Results are compared as JSON:
+      tuples are lists. A list of one result may also stand for it, as in TACO.
+    - A dict with one of these: `{test_cases}`, `verification_info` of SYNTHETIC-1; `{assert_case}`,
+      AM-Thinking; `{ground_truth}`.
     - MBPP: `tests: test_list`, `setup: test_setup_code`; its question is in `text`, and
       `tests: [test_list, challenge_test_list]` adds the harder tests. In the sanitized version
       `setup: test_imports`, and the question is in `prompt`.
     - HumanEval: `tests: test`, `entry_point: entry_point`, `prefix: prompt`. A test defines
       `check(candidate)`; imports and signature are in `prompt`, and the program either continues it
       or repeats it.
+    - KodCode: `tests: test`. Each test function of a file for pytest is a test, and `solution`,
+      from which they import, is the program.
+
+    Tests, too, have the standard library only: those that import another package, as EvalPlus does
+    numpy, are `bad_tests`. `rejuice check` names the first row whose tests cannot be read, and why,
+    and so does the end of a run.
 
     Tests never run in the process of the program. It gets the calls that they make: `f(3)` of
     `assert f(3) == 9` and of `assert f(3).startswith("9")`. Its answer goes back as plain data to a
@@ -132,7 +140,7 @@ class UnitTestMapper(Mapper):
     missing: ClassVar[Mapping[str, str]] = {
         "no_response": "the response is null",
         "no_tests": "the problem has no tests",
-        "bad_tests": "the tests have another form, cannot be run, or call no function",
+        "bad_tests": "the tests have no known layout, cannot be run, or call no function",
         "timeout": "a test took longer than `timeout`, with `on_timeout: missing`",
         "verifier_error": "the sandbox failed",
     }

@@ -199,7 +199,8 @@ def _python(text: str, name: str | None) -> Iterator[AssertCase]:
     if body and not calls and not called:
         raise BadTestsError(f"{shown(text)} calls no function")
     tests = [f"{text}\n\n{call}\n" for call in calls] or [text] * bool(body)
-    yield from (AssertCase("", test) for test in tests)
+    before = _BEFORE if str(name).startswith("Solution()") else ""
+    yield from (AssertCase("", test, before) for test in tests)
 
 
 def _statements(text: str) -> list[ast.stmt]:
