@@ -196,7 +196,8 @@ class UnitTestMapper(Mapper):
         found = Counter[str]()
         for prompt, cases in zip(prompts, self.cases(rows), strict=True):
             why = "they cannot be run, or call no function" if isinstance(cases, tuple) else cases
-            found[f"bad_tests of prompt {prompt!r}: {why}"] += 1
+            of = "" if prompt is None else f" of prompt {prompt!r}"
+            found[f"bad_tests{of}: {why}"] += 1
         return found
 
     def cases(self, table: pa.Table) -> Iterator[tuple[Case, ...] | ValueError]:

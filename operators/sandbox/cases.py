@@ -95,7 +95,7 @@ def _cases(cell: Any, name: str | None) -> Iterator[Case]:
 
 
 def _in_dict(cell: dict[str, Any], name: str | None) -> Iterator[Case]:
-    """Tests with what is said about them, or as lists, of inputs and of outputs."""
+    """Tests beside what is about them, or as lists, of inputs and of outputs."""
     own = _name_in(cell)
     language = str(cell.get("language") or "python")
     if not language.lower().startswith("py"):

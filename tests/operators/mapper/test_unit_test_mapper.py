@@ -119,6 +119,23 @@ def test_what_cannot_be_graded_is_missing_and_no_zero():
     assert set(reasons) - {None} <= set(UnitTestMapper.missing)
 
 
+def test_why_tests_are_bad_is_logged_with_their_prompt():
+    cells = ["see above", "f()", None, "import pandas\nf()", "see above"]
+    rows = pa.table({"response": ["f = len"] * 5, "tests": cells})
+    operator = UnitTestMapper()
+    assert operator.apply(rows).logged == {
+        "bad_tests: 'see above' is neither JSON nor Python": 2,
+        "bad_tests: they import pandas, and have the standard library alone": 1,
+    }
+    rows = rows.append_column("prompt_id", pa.array(list("abcde")))
+    logged = operator.apply(rows).logged
+    assert "bad_tests of prompt 'a': 'see above' is neither JSON nor Python" in logged
+    assert len(logged) == 3
+    rows = pa.table({"response": ["1"], "tests": ["sum([1])"], "prompt_id": ["a"]})
+    (message,) = operator.apply(rows).logged
+    assert "'a': they cannot be run, or call no function" in message
+
+
 class Broken:
     """A sandbox that fails at some programs."""
 
