@@ -50,24 +50,32 @@ class UnitTestMapper(Mapper):
     `no_tests`, `bad_tests`, `other_language`, `no_package`, or `verifier_error`, a failure of the
     sandbox. It is also missing for a null response, `no_response`, which has no verdict.
 
-    With `style: stdin` a test is what the program reads and what it should print; white space at
-    the ends of lines and empty lines at the end do not count. Columns of public datasets are read
-    as they are, and as JSON text:
+    The tests of a row are read in the layout that they have, as lists and structs or as JSON text.
+    They are what the program reads and what it should print, where white space at the ends of lines
+    and empty lines at the end do not count; or calls of a function, with results; or Python code.
 
-    - a list of `{input, output}`, such as `public_test_cases` of LiveCodeBench;
-    - parallel lists: `{inputs, outputs}`, as `input_output` of APPS and TACO, or
-      `{input, output}`, as in CodeContests: `tests: [public_tests, private_tests]`.
-
-    Rows whose tests call a function, as some of APPS do (`fn_name`), are `bad_tests`.
-
-    With `style: assert` a test is Python code:
-
+    - A list of `{input, output}`: codeforces (`official_tests`), DeepCoder, and LiveCodeBench:
+      `tests: [public_test_cases, private_test_cases]`, packed as they are, and
+      `entry_point: metadata`, which has the function that `functional` tests call.
+    - Parallel lists `{inputs, outputs}`, or `{input, output}`: `input_output` of APPS and TACO,
+      CodeContests (`tests: [public_tests, private_tests]`).
+    - Tests with a `fn_name` or `func_name` call it, of a class `Solution` where the program has
+      one, which need not import what LiveCodeBench imports for it. Results are compared as JSON:
+      tuples are lists. A list of one result may also stand for it, as in TACO.
+    - A dict with one of these: `{test_cases}`, `verification_info` of SYNTHETIC-1; `{assert_case}`,
+      AM-Thinking; `{ground_truth}`.
     - MBPP: `tests: test_list`, `setup: test_setup_code`; its question is in `text`, and
       `tests: [test_list, challenge_test_list]` adds the harder tests. In the sanitized version
       `setup: test_imports`, and the question is in `prompt`.
     - HumanEval: `tests: test`, `entry_point: entry_point`, `prefix: prompt`. A test defines
       `check(candidate)`; imports and signature are in `prompt`, and the program either continues it
       or repeats it.
+    - KodCode: `tests: test`. Each test function of a file for pytest is a test, and `solution`,
+      from which they import, is the program.
+
+    Tests, too, have the standard library only: those that import another package, as EvalPlus does
+    numpy, are `bad_tests`. `rejuice check` names the first row whose tests cannot be read, and why,
+    and so does the end of a run.
 
     Tests never run in the process of the program. It gets the calls that they make: `f(3)` of
     `assert f(3) == 9` and of `assert f(3).startswith("9")`. Its answer goes back as plain data to a
@@ -148,7 +156,7 @@ class UnitTestMapper(Mapper):
     missing: ClassVar[Mapping[str, str]] = {
         "no_response": "the response is null",
         "no_tests": "the problem has no tests",
-        "bad_tests": "the tests have another form, cannot be run, or call no function, or their "
+        "bad_tests": "the tests have no known layout, cannot be run, or call no function, or their "
         "checker does not work",
         "other_language": "the program is not in Python, unless `on_unrunnable` is `wrong`",
         "no_package": "the program needs a package, unless `on_unrunnable` is `wrong`",
@@ -206,10 +214,14 @@ class UnitTestMapper(Mapper):
         rows = table.filter(pc.fill_null(bad_N, False))
         prompts = _values(rows, "prompt_id" if "prompt_id" in table.column_names else None)
         found = Counter[str]()
-        unusable = "they cannot be run, call no function, or their checker does not work"
         for prompt, cases in zip(prompts, self.cases(rows), strict=True):
-            why = unusable if isinstance(cases, tuple) else cases
-            found[f"bad_tests of prompt {prompt!r}: {why}"] += 1
+            why: ValueError | str = "they cannot be run, or call no function"
+            if not isinstance(cases, tuple):
+                why = cases
+            elif getattr(cases[0], "checker", ""):
+                why = "their checker does not work"
+            of = "" if prompt is None else f" of prompt {prompt!r}"
+            found[f"bad_tests{of}: {why}"] += 1
         return found
 
     def cases(self, table: pa.Table) -> Iterator[tuple[Case, ...] | ValueError]:

@@ -105,7 +105,7 @@ def _cases(cell: Any, name: str | None) -> Iterator[Case]:
 
 
 def _in_dict(cell: dict[str, Any], name: str | None) -> Iterator[Case]:
-    """Tests with what is said about them, or as lists, of inputs and of outputs."""
+    """Tests beside what is about them, or as lists, of inputs and of outputs."""
     own = _name_in(cell)
     language = str(cell.get("language") or "python")
     if not language.lower().startswith("py"):
@@ -209,7 +209,8 @@ def _python(text: str, name: str | None) -> Iterator[AssertCase]:
     if body and not calls and not called:
         raise BadTestsError(f"{shown(text)} calls no function")
     tests = [f"{text}\n\n{call}\n" for call in calls] or [text] * bool(body)
-    yield from (AssertCase("", test) for test in tests)
+    before = _BEFORE if str(name).startswith("Solution()") else ""
+    yield from (AssertCase("", test, before) for test in tests)
 
 
 def _statements(text: str) -> list[ast.stmt]:

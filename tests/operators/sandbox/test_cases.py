@@ -152,12 +152,25 @@ BAD = {
     "truth": ({"inputs": [True], "outputs": ["1"]}, "True is no text"),
     "no name": ([{**PAIR, "testtype": "functional"}], "test 1: it calls a function whose name"),
     "no call": ("not json", "'not json' calls no function"),
+    "numpy": ("import numpy as np\nassert np.isclose(f(1), 2)", "they import numpy"),
+    "pytest": (
+        "from solution import f\ndef test_a():\n    import pytest\n    f()",
+        "import pytest",
+    ),
+    "no entry point": ("def check(f):\n    f(1)\n", "they define check, and no `entry_point`"),
+    "no JSON": ({"fn_name": "f", "inputs": [[b"a"]], "outputs": [1]}, "[b'a'] or 1 is not in JSON"),
+    "no list": ({"fn_name": "f", "inputs": [3], "outputs": [1]}, "3 are no arguments of f"),
     "no Python": ("see the statement", "is neither JSON nor Python"),
     "number": (7, "7 has no tests"),
     "fixture": ("def test_a(tmp_path):\n    f()\n", "test_a has arguments that only pytest gives"),
     "language": ({"language": "cpp", "test_cases": [PAIR]}, "programs in cpp"),
     "hostile name": ({"fn_name": "f()#", "inputs": [[1]], "outputs": [1]}, "'f()#' is no name"),
     "hostile pickle": (packed(Evil()), "a pickle of something else than a text"),
+    "pickle in a list": ([packed("[]")], "is neither JSON nor Python"),
+    "long pickle": (
+        base64.b64encode(zlib.compress(b"\x80\x04" + b"\x94" * 10**6)).decode(),
+        "a pickle of something else than a text",
+    ),
     "pickle of a list": (packed([1]), "a pickle of something else than a text"),
     "cut off": (packed("[1, 2, 3, 4, 5, 6]" * 9)[:40], "packed tests are cut off"),
     "no zlib": ("eJ" + "A" * 40, "packed tests are no base64 of zlib of a pickle"),
@@ -170,6 +183,35 @@ def test_what_is_no_test_is_named(cell, message, capsys):
         cases_of([cell])
     assert message in str(error.value)
     assert "executed" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("style", "cell", "message"),
+    [("stdin", ["assert f(1)"], "style assert, not stdin"), ("assert", [PAIR], "style stdin, not")],
+)
+def test_a_style_refuses_the_other(style, cell, message):
+    with pytest.raises(BadTestsError, match=message):
+        cases_of([cell], style=style)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"setup": 3}, "the code before the tests, 3, is no text"),
+        ({"entry_point": "f()"}, "'f\\(\\)' is no name of a function"),
+        ({"entry_point": ["f"]}, "no name of a function"),
+    ],
+)
+def test_what_belongs_to_tests_and_is_no_use(fields, message):
+    with pytest.raises(BadTestsError, match=message):
+        cases_of([[PAIR]], **fields)
+
+
+def test_pytest_s_tests_are_called_but_helpers_are_not():
+    text = (
+        "def test_of(x):\n    assert f(x)\ntest_of(1)\nclass TestA:\n    def test_b(self): f(2)\n"
+    )
+    assert [case.test.splitlines()[-1] for case in cases_of([text])] == ["TestA().test_b()"]
 
 
 def test_a_bomb_is_not_unpacked(monkeypatch):

@@ -131,8 +131,18 @@ def test_a_column_of_checkers():
     assert columns["verdict"].to_pylist() == [
         *("correct", "wrong_answer", "wrong_answer", "verifier_error", "verifier_error"),
     ]
+    logged = UnitTestMapper(checker="generated_checker").apply(rows.slice(3, 1)).logged
+    assert "the checker cannot be run: 'x =' is neither JSON nor Python" in [*logged][0]
     reasons = columns["reward_accuracy_missing"].to_pylist()
     assert reasons == [None, None, None, "bad_tests", "bad_tests"]
+
+
+def test_a_checker_that_does_not_work_is_named():
+    rows = {"response": ["```python\nprint(4)\n```"], "checker": ["def check(*_): return None"]}
+    rows["tests"] = [[{"input": "1", "output": "1"}]]
+    change = UnitTestMapper(checker="checker").apply(pa.table(rows))
+    assert change.columns["reward_accuracy_missing"].to_pylist() == ["bad_tests"]
+    assert change.logged == {"bad_tests: their checker does not work": 1}
 
 
 def test_a_checker_is_for_inputs_and_outputs():
