@@ -33,16 +33,16 @@ class UnitTestMapper(Mapper):
     and an example of its use in none after it. A program in another language, by the label of its
     block or how it begins, is not run. Each test runs in a process of its own, confined: without
     files, network, other processes or threads. Programs have the standard library, and no other
-    packages. The notes count languages and packages, as `other_language/cpp`, `no_package/numpy`.
+    packages.
 
     - `verdict` is `correct` where all tests pass, `no_answer` where the response has no program,
       else `wrong_answer`. As with every public judge, a program that does not finish in `timeout`
       or goes over `memory` is wrong: both are its own doing, unlike the `timeout` of
       `math_verify_mapper`, which is the verifier's. See `on_timeout`.
     - `test_verdicts`: for each test `passed`, `failed`, `error` (an exception, or it ended early),
-      `no_package`, `timeout`, `memory`, `output` (it printed more than `max_output`),
-      `verifier_error`, or `not_run`: a test before it did not pass, or, with `reward: fraction`,
-      timed out.
+      `timeout`, `memory`, `output` (it printed more than `max_output`), `other_language/cpp`,
+      `no_package/numpy`, `verifier_error`, or `not_run`: a test before it did not pass, or, with
+      `reward: fraction`, timed out. The notes count languages and packages.
     - `tests_passed`, `tests_run`: how many, int32.
     - `extracted_answer`: the program.
 
@@ -236,16 +236,8 @@ class UnitTestMapper(Mapper):
                 yield error
 
     def notes(self, table: pa.Table, columns: Mapping[str, pa.Array]) -> Mapping[str, float]:
-        from ..sandbox.grading import packages_of
-
-        not_run = self._programs(table.filter(pc.is_null(columns["test_verdicts"])))
-        languages = [found[1] for found in not_run if found and found[1] != "python"]
-        counts = Counter(f"other_language/{language}" for language in languages)
-        codes, verdicts = (columns[name] for name in ("extracted_answer", "test_verdicts"))
-        for code, of_tests in zip(codes.to_pylist(), verdicts.to_pylist(), strict=True):
-            if "no_package" in (of_tests or ()):
-                counts.update(f"no_package/{name}" for name in packages_of(code))
-        return counts
+        of_rows = columns["test_verdicts"].drop_null().to_pylist()
+        return Counter(each for verdicts in of_rows for each in {*verdicts} if "/" in each)
 
     def assertions(self, table: pa.Table) -> Iterator[AssertCase]:
         """The tests of all rows that have a program, but for those of its output."""
@@ -275,42 +267,32 @@ class UnitTestMapper(Mapper):
     def _rows(self, table: pa.Table) -> Iterator[_Row]:
         from ..sandbox import grading
 
-        responses, prefixes = _values(table, "response"), _values(table, self.prefix)
-        parts = (responses, self._programs(table), self.cases(table), prefixes)
-        for response, found, cases, prefix in zip(*parts, strict=True):
-            code, language = found or (None, "python")
-            if response is None:
+        responses = table["response"].cast(pa.string()).to_pylist()
+        texts = continued(self.response_prefix, responses)
+        prefixes = _values(table, self.prefix)
+        for text, cases, prefix in zip(texts, self.cases(table), prefixes, strict=True):
+            if text is None:
                 yield _Row(None, "no_response")
-            elif not cases or not isinstance(cases, tuple):
+                continue
+            found = grading.extract_code(text, whole=self.without_block == "whole_response")
+            code, language = found or (None, "python")
+            if not cases or not isinstance(cases, tuple):
                 yield _Row(code, "bad_tests" if cases else "no_tests")
-            elif language != "python":
-                yield _Row(code, "other_language")
             elif code is None:
                 yield _Row(None, None)
             else:
-                program = grading.Program(code, _code_before(prefix))
+                program = grading.Program(code, _code_before(prefix), language)
                 yield _Row(code, None, grading.Submission(program, cases))
-
-    def _programs(self, table: pa.Table) -> Iterator[tuple[str, str] | None]:
-        """The program in each response, and its language."""
-        from ..sandbox.grading import extract_code
-
-        whole = self.without_block == "whole_response"
-        responses = table["response"].cast(pa.string()).to_pylist()
-        for text in continued(self.response_prefix, responses):
-            yield None if text is None else extract_code(text, whole=whole)
 
     def _result(self, row: _Row, verdicts: CaseVerdicts | None) -> _GradedRow:
         """Verdict, accuracy and reason of a row, and the verdicts on its tests."""
-        if row.missing == "other_language" and self.on_unrunnable == "wrong":
-            return _GradedRow(row.code, "wrong_answer", self.wrong, None, None)
         if row.missing is not None or verdicts == ():
             slug = None if row.missing == "no_response" else "verifier_error"
             return _GradedRow(row.code, slug, self.wrong, row.missing or "bad_tests", None)
         if verdicts is None:
             return _GradedRow(None, "no_answer", self.wrong, None, None)
         share = verdicts.count("passed") / len(verdicts)
-        failures = set(verdicts) - {"passed", "not_run"}
+        failures = {each.partition("/")[0] for each in verdicts} - {"passed", "not_run"}
         accuracy = self.wrong + share * (self.right - self.wrong)
         if not failures:
             return _GradedRow(row.code, "correct", self.right, None, verdicts)
@@ -318,8 +300,8 @@ class UnitTestMapper(Mapper):
             return _GradedRow(row.code, "verifier_error", self.wrong, "verifier_error", verdicts)
         if failures == {"timeout"} and self.on_timeout == "missing":
             return _GradedRow(row.code, "timeout", self.wrong, "timeout", verdicts)
-        if failures == {"no_package"} and self.on_unrunnable != "wrong":
-            return _GradedRow(row.code, "verifier_error", self.wrong, "no_package", verdicts)
+        if failures in ({"other_language"}, {"no_package"}) and self.on_unrunnable != "wrong":
+            return _GradedRow(row.code, "verifier_error", self.wrong, failures.pop(), verdicts)
         accuracy = accuracy if self.reward == "fraction" else self.wrong
         return _GradedRow(row.code, "wrong_answer", accuracy, None, verdicts)
 

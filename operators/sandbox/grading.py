@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
-from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from ..chats import after_thoughts, final_channel
 from ..verifier.places import own_text
@@ -115,21 +115,6 @@ def _own_turn(text: str) -> str:
     return text[: len(own_text(hidden.replace("\n", " ")))]
 
 
-_KNOWN = """
-bs4 cv2 flask gmpy2 jax lxml matplotlib more_itertools mpmath networkx nltk numba numpy ortools
-pandas PIL pulp pydantic pytest regex requests scipy seaborn sklearn sortedcontainers statsmodels
-sympy tensorflow torch tqdm transformers yaml
-"""
-_PACKAGES = frozenset(_KNOWN.split())
-_NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '(\w+)[\w.]*'\s*\Z", re.MULTILINE)
-
-
-def packages_of(code: str) -> list[str]:
-    """The well-known packages that a program imports."""
-    lines = re.findall(r"^[ \t]*(?:import|from)\b.*", code, re.MULTILINE)
-    return sorted(_PACKAGES.intersection(re.findall(r"\w+", " ".join(lines))))
-
-
 # --- Whether a program has printed what it should -------------------------------------
 
 
@@ -179,13 +164,11 @@ def _close(word: str, expected: str, tolerance: float) -> bool:
 # Whatever the program does to its process, it can only answer calls, and an answer is plain data: a
 # number that claims to be equal to every other is just a number in the process of the test.
 
-CaseVerdict = Literal[
-    "passed", "failed", "error", "no_package", "timeout", "memory", "output", "verifier_error",
-    "not_run",
-]  # fmt: skip
-"""What came of a test. `error`: an exception, or an early exit; `no_package`: it needs a well-known
-package that is not there; `timeout`, `memory`, `output`: the program went over this limit;
-`verifier_error`: the sandbox has failed; `not_run`: an earlier test decides."""
+CaseVerdict: TypeAlias = str
+"""What came of a test: `passed`, `failed`, `error` (an exception, or an early exit), `timeout`,
+`memory`, `output` (the program went over this limit), `other_language/cpp`, `no_package/numpy` (it
+cannot be run here), `verifier_error` (the sandbox has failed), `not_run` (an earlier test decides).
+"""
 
 JUDGE_SECONDS = 10.0
 """Seconds that a test may take beside the program."""
@@ -197,6 +180,7 @@ class Program(NamedTuple):
 
     code: str
     prefix: str = ""
+    language: str = "python"
 
 
 def _source(function: str, *arguments: Any) -> str:
@@ -294,6 +278,15 @@ def _names(case: AssertCase) -> set[str]:
 
 # --- Grades of many programs ----------------------------------------------------------
 
+_KNOWN = """
+bs4 cv2 flask gmpy2 jax lxml matplotlib more_itertools mpmath networkx nltk numba numpy ortools
+pandas PIL pulp pydantic pytest regex requests scipy seaborn sklearn sortedcontainers statsmodels
+sympy tensorflow torch tqdm transformers yaml
+"""
+_PACKAGES = frozenset(_KNOWN.split())
+_NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '(\w+)[\w.]*'\s*\Z", re.MULTILINE)
+"""What a program says that needs a package."""
+
 CaseVerdicts: TypeAlias = tuple[CaseVerdict, ...]
 """One for each test of a problem; empty where the tests turned out to be bad."""
 
@@ -349,6 +342,8 @@ class Grader:
 
     def run(self, program: Program, case: Case) -> CaseVerdict:
         """What comes of a test; a BadTestsError: it makes no call, or cannot be run."""
+        if program.language != "python":
+            return f"other_language/{program.language}"
         if isinstance(case, AssertCase):
             return self._run_assert(program, case)
         done = self._sandbox.run(program.code, stdin=case.stdin, limits=self._limits)
@@ -401,14 +396,14 @@ class Grader:
             return _failure(done)
         if found not in get_args(calls.TestOutcome):
             raise BadTestsError("a test does not end, but its process does")
-        return cast(CaseVerdict, found)
+        return found
 
 
 def _failure(done: Execution) -> CaseVerdict:
     """What a program has come to that did not end as it should."""
     lacks = _NO_MODULE.search(done.stderr) if done.status == "error" else None
     if lacks and lacks[1] in _PACKAGES:
-        return "no_package"
+        return f"no_package/{lacks[1]}"
     return "error" if done.status == "ok" else done.status
 
 

@@ -132,7 +132,7 @@ def test_a_column_of_checkers():
         *("correct", "wrong_answer", "wrong_answer", "verifier_error", "verifier_error"),
     ]
     logged = UnitTestMapper(checker="generated_checker").apply(rows.slice(3, 1)).logged
-    assert "the checker cannot be run: 'x =' is neither JSON nor Python" in [*logged][0]
+    assert "the checker cannot be run: 'x =' is neither JSON nor Python" in next(iter(logged))
     reasons = columns["reward_accuracy_missing"].to_pylist()
     assert reasons == [None, None, None, "bad_tests", "bad_tests"]
 
