@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +18,7 @@ import yaml
 
 from ...operators import (
     ALL,
+    DataError,
     ExactDeduplicator,
     MathVerifyMapper,
     PromptTemplateMapper,
@@ -70,7 +72,8 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
         files = [(str(file), table.num_rows) for file, table in dataset.first_tables]
         check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: place_of(row, files))
     _try_to_write(recipe, frame)
-    lines += [f"{step.name}: {line}." for step, line, _ in bad_tests(recipe, dataset.first_rows)]
+    with suppress(DataError):  # A field may first turn up further down.
+        lines += bad_tests(recipe, dataset.first_rows)
     return [*lines, *_of_sources(recipe, dataset.first_rows)]
 
 
