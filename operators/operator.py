@@ -394,8 +394,7 @@ class Mapper(Operator):
         return {}
 
     def logged(self, table: pa.Table, columns: Mapping[str, pa.Array]) -> Mapping[str, int]:
-        """Messages for the run report about the columns that `map` returned, and how often each
-        counts; none."""
+        """Messages for the run report, as of `Change`, about the columns of `map`; none."""
         return {}
 
     @final

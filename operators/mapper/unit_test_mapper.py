@@ -51,8 +51,8 @@ class UnitTestMapper(Mapper):
     sandbox. It is also missing for a null response, `no_response`, which has no verdict.
 
     The tests of a row are read in the layout that they have, as lists and structs or as JSON text.
-    They are what the program reads and what it should print, where white space at the ends of lines
-    and empty lines at the end do not count; or calls of a function, with results; or Python code.
+    A test is what the program reads and should print, but for white space at the ends of lines and
+    empty lines at the end; or a call of a function, and its result; or Python code.
 
     - A list of `{input, output}`: codeforces (`official_tests`), DeepCoder, and LiveCodeBench:
       `tests: [public_test_cases, private_test_cases]`, packed as they are, and
@@ -62,8 +62,7 @@ class UnitTestMapper(Mapper):
     - Tests with a `fn_name` or `func_name` call it, of a class `Solution` where the program has
       one, which need not import what LiveCodeBench imports for it. Results are compared as JSON:
       tuples are lists. A list of one result may also stand for it, as in TACO.
-    - A dict with one of these: `{test_cases}`, `verification_info` of SYNTHETIC-1; `{assert_case}`,
-      AM-Thinking; `{ground_truth}`.
+    - A dict of one of these: `{test_cases}` of SYNTHETIC-1, `{assert_case}` of AM-Thinking.
     - MBPP: `tests: test_list`, `setup: test_setup_code`; its question is in `text`, and
       `tests: [test_list, challenge_test_list]` adds the harder tests. In the sanitized version
       `setup: test_imports`, and the question is in `prompt`.
@@ -73,9 +72,8 @@ class UnitTestMapper(Mapper):
     - KodCode: `tests: test`. Each test function of a file for pytest is a test, and `solution`,
       from which they import, is the program.
 
-    Tests, too, have the standard library only: those that import another package, as EvalPlus does
-    numpy, are `bad_tests`. `rejuice check` names the first row whose tests cannot be read, and why,
-    and so does the end of a run.
+    Tests that import more than the standard library, such as EvalPlus's, are `bad_tests`. `rejuice
+    check` and the end of a run say whose tests cannot be read, and why.
 
     Tests never run in the process of the program. It gets the calls that they make: `f(3)` of
     `assert f(3) == 9` and of `assert f(3).startswith("9")`. Its answer goes back as plain data to a
@@ -99,9 +97,8 @@ class UnitTestMapper(Mapper):
     """Column with the tests of a problem, or several columns, whose tests are joined;
     `reward_model.ground_truth` is a field of a column of structs, as in verl's datasets."""
     style: Literal["auto", "stdin", "assert"] = "auto"
-    """What the tests are. `auto`: the tests of each row decide; `stdin`: inputs with the outputs
-    that belong to them; `assert`: Python code or calls. With the latter two, others are
-    `bad_tests`."""
+    """What the tests are; others are `bad_tests`. `auto`: anything; `stdin`: inputs with the
+    outputs that belong to them; `assert`: Python code or calls."""
     response_prefix: str | None = None
     """What the prompt ends with and a response continues, such as the `<think>` of DeepSeek-R1's
     chat template. Null: what the template in the folder of the policy ends with, in a recipe that
@@ -167,15 +164,9 @@ class UnitTestMapper(Mapper):
     not_failures: ClassVar[frozenset[str]] = frozenset({"no_tests"})
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _ordered(self) -> Self:
         if self.wrong >= self.right:
             raise ValueError(f"wrong {self.wrong} is not below right {self.right}")
-        for name in ("setup", "entry_point", "prefix"):
-            if self.style == "stdin" and getattr(self, name) is not None:
-                raise ValueError(f"{name} is for style assert")
-        for name in ("checker", "float_tolerance"):
-            if self.style == "assert" and getattr(self, name) is not None:
-                raise ValueError(f"{name} is for style stdin")
         return self
 
     def preflight(self) -> None:
@@ -203,9 +194,8 @@ class UnitTestMapper(Mapper):
         results = list[_GradedRow]()
         for rows in _batches(self._rows(table)):
             verdicts = iter(self._grade([row.submission for row in rows if row.submission]))
-            results += [
-                self._result(row, next(verdicts) if row.submission else None) for row in rows
-            ]
+            for row in rows:
+                results.append(self._result(row, next(verdicts) if row.submission else None))
         return self._columns(results)
 
     def logged(self, table: pa.Table, columns: Mapping[str, pa.Array]) -> Mapping[str, int]:
@@ -291,18 +281,16 @@ class UnitTestMapper(Mapper):
             return _GradedRow(row.code, slug, self.wrong, row.missing or "bad_tests", None)
         if verdicts is None:
             return _GradedRow(None, "no_answer", self.wrong, None, None)
-        share = verdicts.count("passed") / len(verdicts)
         failures = {each.partition("/")[0] for each in verdicts} - {"passed", "not_run"}
-        accuracy = self.wrong + share * (self.right - self.wrong)
         if not failures:
             return _GradedRow(row.code, "correct", self.right, None, verdicts)
-        if "verifier_error" in failures:
-            return _GradedRow(row.code, "verifier_error", self.wrong, "verifier_error", verdicts)
-        if failures == {"timeout"} and self.on_timeout == "missing":
-            return _GradedRow(row.code, "timeout", self.wrong, "timeout", verdicts)
+        slug = "verifier_error" if "verifier_error" in failures else "timeout"
+        if slug == "verifier_error" or (failures == {slug} and self.on_timeout == "missing"):
+            return _GradedRow(row.code, slug, self.wrong, slug, verdicts)
         if failures in ({"other_language"}, {"no_package"}) and self.on_unrunnable != "wrong":
             return _GradedRow(row.code, "verifier_error", self.wrong, failures.pop(), verdicts)
-        accuracy = accuracy if self.reward == "fraction" else self.wrong
+        share = verdicts.count("passed") / len(verdicts) if self.reward == "fraction" else 0
+        accuracy = self.wrong + share * (self.right - self.wrong)
         return _GradedRow(row.code, "wrong_answer", accuracy, None, verdicts)
 
     def _columns(self, results: list[_GradedRow]) -> Mapping[str, pa.Array]:

@@ -1,8 +1,4 @@
-"""Tests of programs as datasets have them, read into the two forms that the sandbox runs.
-
-A layout is what a dict has as its keys, or what a text is; one that is none of them is refused with
-what was found.
-"""
+"""Tests of programs as datasets have them, read into the two forms that the sandbox runs."""
 
 from __future__ import annotations
 
@@ -60,62 +56,46 @@ def cases_of(
     style: str = "auto",
     checker: Any = None,
 ) -> tuple[Case, ...]:
-    """The tests in the cells of a row, a BadTestsError if one cannot be read; null: no tests.
+    """The tests in the cells of a row, none in null; a BadTestsError if one cannot be read.
 
-    `setup` is code to run before each test that is Python, a text or a list of lines, `entry_point`
-    the function to call where tests do not name it, `checker` code that says whether what a program
-    prints is right; they and `style` are as in `unit_test_mapper`.
+    The other arguments are what `unit_test_mapper` has in its fields, or in columns named there.
     """
     lines = [] if setup is None else [setup] if isinstance(setup, str) else setup
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         raise BadTestsError(f"the code before the tests, {shown(setup)}, is no text")
-    before, name = "\n".join(lines), _name_in(_decoded(entry_point))
-    cases = [case for cell in cells for case in _cases(_decoded(cell, may_be_packed=True), name)]
-    for case in cases:
-        kind = "assert" if isinstance(case, AssertCase) else "stdin"
-        if style not in ("auto", kind):
-            raise BadTestsError(f"they are of style {kind}, not {style}")
-        if isinstance(case, AssertCase) and checker:
-            raise BadTestsError("they have a checker of what is printed, but call functions")
-    code = _checker(checker)
-    return tuple(
-        each._replace(setup=before) if isinstance(each, AssertCase) else each._replace(checker=code)
-        for each in cases
-    )
+    name, code, found = _name_in(_decoded(entry_point)), _checker(checker), list[Case]()
+    for case in (each for cell in cells for each in _cases(_decoded(cell, packed=True), name)):
+        if style == ("stdin" if isinstance(case, AssertCase) else "assert"):
+            raise BadTestsError(f"they are not of style {style}")
+        if isinstance(case, AssertCase):
+            if code:
+                raise BadTestsError("they have a checker of what is printed, but call functions")
+            found.append(case._replace(setup="\n".join(lines)))
+        else:
+            found.append(case._replace(checker=code))
+    return tuple(found)
 
 
 def _cases(cell: Any, name: str | None) -> Iterator[Case]:
     if isinstance(cell, dict):
         yield from _in_dict({key: value for key, value in cell.items() if value is not None}, name)
-    elif isinstance(cell, str):
-        yield from _python(cell, name)
     elif isinstance(cell, list):
         for number, test in enumerate(map(_decoded, cell), 1):
             try:
-                if isinstance(test, dict):
-                    yield _pair(test, name)
-                elif isinstance(test, str):
-                    yield from _python(test, name)
-                else:
-                    raise BadTestsError(f"{shown(test)} is neither a pair nor a statement")
+                yield from [_pair(test, name)] if isinstance(test, dict) else _python(test, name)
             except BadTestsError as error:
                 raise BadTestsError(f"test {number}: {error}") from None
     elif cell is not None:
-        raise BadTestsError(f"{shown(cell)} has no tests")
+        yield from _python(cell, name)
 
 
 def _in_dict(cell: dict[str, Any], name: str | None) -> Iterator[Case]:
     """Tests beside what is about them, or as lists, of inputs and of outputs."""
     own = _name_in(cell)
-    language = str(cell.get("language") or "python")
-    if not language.lower().startswith("py"):
-        raise BadTestsError(f"they are for programs in {language}")
-    nested = next((key for key in _NESTED if cell.get(key)), None)
-    if nested:
-        yield from _cases(_decoded(cell[nested]), own or name)
-        return
     inputs, outputs = (cell.get(f"{key}s", cell.get(key)) for key in ("input", "output"))
-    if not cell:
+    nested = next((key for key in _NESTED if key in cell), "")
+    if nested or not cell:
+        yield from _cases(_decoded(cell.get(nested)), own or name)
         return
     if not isinstance(inputs, list) or not isinstance(outputs, list):
         raise BadTestsError(f"it has {', '.join(cell)}, not inputs and outputs")
@@ -154,7 +134,7 @@ def _name_in(about: Any) -> str | None:
     return about or None
 
 
-# --- Calls ------------------------------------------------------------------------------
+# --- Tests that are Python --------------------------------------------------------------
 
 _MODULES = """
 string re datetime collections heapq bisect copy math random statistics itertools functools operator
@@ -191,9 +171,6 @@ def _call(name: str, arguments: Any, right: list[Any]) -> AssertCase:
     return AssertCase("", _CALL.format(name=name, arguments=arguments, right=texts), _BEFORE)
 
 
-# --- Python -----------------------------------------------------------------------------
-
-
 def _python(text: str, name: str | None) -> Iterator[AssertCase]:
     """Tests that are Python: HumanEval's `check`, those of a file for pytest, or statements."""
     body = _statements(text)
@@ -218,14 +195,12 @@ def _statements(text: str) -> list[ast.stmt]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         raise BadTestsError(f"{shown(text)} is neither JSON nor Python") from None
     for node in ast.walk(tree):
-        modules = [each.name for each in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom):
-            modules = [node.module or "."]
-        for module in (each.partition(".")[0] for each in modules):
-            if module not in {"solution", *sys.stdlib_module_names}:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = getattr(node, "module", None) or node.names[0].name
+            if module.partition(".")[0] not in {"solution", *sys.stdlib_module_names}:
                 raise BadTestsError(f"they import {module}, and have the standard library alone")
     return tree.body
 
@@ -245,10 +220,9 @@ def _calls_of_tests(body: list[ast.stmt], called: set[str]) -> Iterator[str]:
     """How the tests are called that pytest finds in a file, but for helpers that it calls."""
     for each in body:
         of = each if isinstance(each, ast.ClassDef) else None
-        for test in of.body if of else [each]:
-            if not isinstance(test, ast.FunctionDef) or not test.name.startswith("test"):
-                continue
-            if test.name in called:
+        inner = of.body if of else [each]
+        for test in (node for node in inner if isinstance(node, ast.FunctionDef)):
+            if not test.name.startswith("test") or test.name in called:
                 continue
             if len(test.args.args) > len(test.args.defaults) + (of is not None):
                 raise BadTestsError(f"{test.name} has arguments that only pytest gives")
@@ -261,14 +235,13 @@ def _calls_of_tests(body: list[ast.stmt], called: set[str]) -> Iterator[str]:
 # --- Values -----------------------------------------------------------------------------
 
 
-def _decoded(cell: Any, *, may_be_packed: bool = False) -> Any:
-    """A cell, or what is in it as text."""
-    return _read(cell, may_be_packed) if isinstance(cell, str) else cell
+def _decoded(cell: Any, *, packed: bool = False) -> Any:
+    return _read(cell, packed) if isinstance(cell, str) else cell
 
 
 @lru_cache(maxsize=4)  # The responses of a group have the same tests.
-def _read(text: str, may_be_packed: bool) -> Any:
-    if may_be_packed and _PACKED.match(text):
+def _read(text: str, packed: bool) -> Any:
+    if packed and _PACKED.match(text):
         text = _unpacked(text)
     try:
         return _value(text) if text.lstrip()[:1] in ("[", "{") else text
@@ -291,13 +264,14 @@ def _unpacked(text: str) -> str:
     try:
         unpacker = zlib.decompressobj()
         data = unpacker.decompress(base64.b64decode(text), _MOST_UNPACKED)
-        operations = [*islice(pickletools.genops(data), 8)] if unpacker.eof else []
+        if not unpacker.eof:
+            raise ValueError
+        found = [(each.name, value) for each, value, _ in islice(pickletools.genops(data), 8)]
     except (ValueError, zlib.error):
-        raise BadTestsError("packed tests are no base64 of zlib of a pickle") from None
-    if not unpacker.eof:
-        raise BadTestsError(f"packed tests are cut off or of more than {_MOST_UNPACKED:,} bytes")
-    texts = [str(value) for operation, value, _ in operations if "BINUNI" in operation.name]
-    others = {operation.name for operation, *_ in operations if "BINUNI" not in operation.name}
+        what = f"base64 of zlib of a pickle of up to {_MOST_UNPACKED:,} bytes"
+        raise BadTestsError(f"packed tests are no {what}") from None
+    texts = [str(value) for name, value in found if "BINUNI" in name]
+    others = {name for name, _ in found if "BINUNI" not in name}
     if len(texts) != 1 or others - _AROUND_TEXT:
         raise BadTestsError("packed tests are a pickle of something else than a text")
     return texts[0]

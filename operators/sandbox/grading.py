@@ -259,7 +259,7 @@ def weaknesses(grader: Grader, case: AssertCase) -> tuple[Weakness, ...]:
 
 def _names(case: AssertCase) -> set[str]:
     """The functions and classes of the program that a test names."""
-    used, own = set[str](), set(dir(builtins)) | sys.stdlib_module_names
+    used, of_program, own = set[str](), set[str](), set(dir(builtins)) | sys.stdlib_module_names
     try:
         nodes = [*ast.walk(ast.parse(f"{case.setup}\n{case.test}"))]
     except (SyntaxError, ValueError, RecursionError):
@@ -273,7 +273,9 @@ def _names(case: AssertCase) -> set[str]:
             own.add(node.arg)
         elif isinstance(node, ast.alias):
             own.add((node.asname or node.name).partition(".")[0])
-    return used - own
+        if isinstance(node, ast.ImportFrom) and node.module == "solution":
+            of_program.update(each.name for each in node.names)
+    return (used - own) | of_program
 
 
 # --- Grades of many programs ----------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +18,7 @@ import yaml
 
 from ...operators import (
     ALL,
+    DataError,
     ExactDeduplicator,
     MathVerifyMapper,
     PromptTemplateMapper,
@@ -70,8 +72,8 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
         files = [(str(file), table.num_rows) for file, table in dataset.first_tables]
         check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: place_of(row, files))
     _try_to_write(recipe, frame)
-    lines += [f"{step.name}: {line}." for step, line, _ in bad_tests(recipe, dataset.first_rows)]
-    lines += _of_checkers(recipe, dataset.first_rows)
+    with suppress(DataError):  # A field may first turn up further down.
+        lines += bad_tests(recipe, dataset.first_rows)
     return [*lines, *_of_sources(recipe, dataset.first_rows)]
 
 
@@ -190,15 +192,6 @@ def _ungradable(step: Step, frame: Frame, verifier: MathVerifyMapper) -> list[st
             f"such as {_short(bad[0][0])} ({reasons[bad[0]]})."
         )
     return lines if set(types) - {AnswerType.NUMBER} else lines[1:]
-
-
-def _of_checkers(recipe: Recipe, rows: pa.Table) -> Iterator[str]:
-    there = [name for name in ("generated_checker", "checker") if name in rows.column_names]
-    for step in recipe.steps:
-        for name in there if getattr(step.operator, "checker", "") is None else ():
-            if rows[name].null_count < len(rows):
-                found = f"{step.name} does not read column '{name}', which may decide what is right"
-                yield f"{found} to print: add checker: {name}"
 
 
 def _short(text: str) -> str:

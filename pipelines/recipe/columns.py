@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
@@ -31,8 +31,6 @@ from ..dataset.spec import DatasetSpec, not_there
 from ..dataset.write import KINDS, WrittenByRuns, check_export_path, written_of
 from .recipe import Recipe
 from .steps import Step, server_warnings, weight_warnings
-
-_MOST_TESTED = 100
 
 # --- The walk: the columns before and after each step, who wrote them and what they are of ----
 
@@ -382,35 +380,36 @@ def _writers(missing: str) -> str:
 # So a wrong `reference_pattern` is found before anything is sampled.
 
 
-def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
-    """Check the references that a `prompt_template_mapper` at the beginning finds, and tests."""
-    _check_first_references(recipe, rows)
-    for step, found, are_all in bad_tests(recipe, rows):
-        if are_all:
-            right = "name the column, or the field, that has the tests in `tests`"
-            raise RecipeError(found, right, where=recipe.where(step))
-
-
-def bad_tests(recipe: Recipe, rows: pa.Table) -> Iterator[tuple[Step, str, bool]]:
-    """Steps for which first rows have tests that cannot be read: which, and whether all have."""
+def bad_tests(recipe: Recipe, rows: pa.Table) -> list[str]:
+    """Lines about first rows whose tests cannot be read, or checkers are not; a RecipeError if no
+    tests can."""
+    lines, names = list[str](), set(rows.column_names)
     for step in recipe.steps:
-        operator, names = step.operator, set(rows.column_names)
+        operator = step.operator
         if not isinstance(operator, UnitTestMapper):
             continue
+        for name in () if operator.checker else names & {"generated_checker", "checker"}:
+            if rows[name].null_count < len(rows):
+                found = f"column '{name}', which may decide what is right to print, is not read"
+                lines.append(f"{step.name}: {found}: add checker: {name}")
         if {*operator.needs_of(names)} - names - {"response"}:
             continue  # A step writes the tests.
-        some = rows.slice(0, _MOST_TESTED)
-        at_N = np.flatnonzero(matches(operator.where or {}, some))
+        at_N = np.flatnonzero(matches(operator.where or {}, rows))[:100]
         n, bad = 0, list[str]()
-        for row, cases in zip(at_N, operator.cases(some.take(pa.array(at_N))), strict=True):
+        for row, cases in zip(at_N, operator.cases(rows.take(pa.array(at_N))), strict=True):
             n += bool(cases)
             bad += [f"row {row + 1}: {cases}"] if isinstance(cases, ValueError) else []
-        if bad:
-            of = f"{len(bad):,} of the first {n:,} rows that have tests"
-            yield step, f"bad_tests in {of}, such as {bad[0]}", len(bad) == n
+        found = f"bad_tests in {len(bad):,} of the first {n:,} rows that have tests, such as "
+        if bad and len(bad) == n:
+            right = "name the column, or the field, that has the tests in `tests`"
+            raise RecipeError(f"{found}{bad[0]}", right, where=recipe.where(step))
+        lines += [f"{step.name}: {found}{each}." for each in bad[:1]]
+    return lines
 
 
-def _check_first_references(recipe: Recipe, rows: pa.Table) -> None:
+def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
+    """Check tests, and the references that a `prompt_template_mapper` at the beginning finds."""
+    bad_tests(recipe, rows)
     step, path = recipe.steps[0], recipe.head.dataset_spec
     operator = step.operator
     if not isinstance(operator, PromptTemplateMapper):

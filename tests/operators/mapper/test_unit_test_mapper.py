@@ -431,9 +431,6 @@ def test_equal_rows_are_graded_once(monkeypatch):
     ("fields", "message"),
     [
         ({"right": 0}, "wrong 0.0 is not below right 0.0"),
-        ({"style": "stdin", "setup": "test_setup_code"}, "setup is for style assert"),
-        ({"style": "stdin", "entry_point": "name"}, "entry_point is for style assert"),
-        ({"style": "assert", "float_tolerance": 0.1}, "float_tolerance is for style stdin"),
         ({"timeout": 0}, "field 'timeout' is 0; input should be greater than 0"),
         ({"test": "test_list"}, "unknown field 'test'; did you mean 'tests'?"),
     ],

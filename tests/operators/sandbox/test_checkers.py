@@ -6,10 +6,8 @@ import pyarrow as pa
 import pytest
 from each import check_each
 
-from rejuice.operators import RecipeError
 from rejuice.operators.check import check_operator
 from rejuice.operators.mapper.unit_test_mapper import UnitTestMapper
-from rejuice.operators.registry import build
 from rejuice.operators.sandbox import grading
 from rejuice.operators.sandbox.cases import BadTestsError, StdinCase, cases_of
 from rejuice.operators.sandbox.grading import Grader, Program, shared_sandbox
@@ -143,8 +141,3 @@ def test_a_checker_that_does_not_work_is_named():
     change = UnitTestMapper(checker="checker").apply(pa.table(rows))
     assert change.columns["reward_accuracy_missing"].to_pylist() == ["bad_tests"]
     assert change.logged == {"bad_tests: their checker does not work": 1}
-
-
-def test_a_checker_is_for_inputs_and_outputs():
-    with pytest.raises(RecipeError, match="checker is for style stdin"):
-        build(UnitTestMapper, {"style": "assert", "checker": "checker"})

@@ -210,7 +210,7 @@ def test_a_column_of_checkers_that_is_not_read(lines):
     process = [{"prompt_template_mapper": {"reference": None}}, RECORDED]
     (line,) = lines([*process, "unit_test_mapper"], rows)
     shown, _, field = line.partition("add checker: ")
-    assert "unit_test_mapper does not read column 'generated_checker'" in shown
+    assert "unit_test_mapper: column 'generated_checker'" in shown
     assert lines([*process, {"unit_test_mapper": {"checker": field}}], rows) == []
     assert lines([*process, "unit_test_mapper"], rows[:1]) == []
     assert lines(process, rows) == []
