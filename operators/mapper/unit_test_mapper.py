@@ -154,7 +154,7 @@ class UnitTestMapper(Mapper):
         "no_response": "the response is null",
         "no_tests": "the problem has no tests",
         "bad_tests": "the tests have no known layout, cannot be run, or call no function, or their "
-        "checker does not work",
+        "checker does not accept the expected output",
         "other_language": "the program is not in Python, unless `on_unrunnable` is `wrong`",
         "no_package": "the program needs a package, unless `on_unrunnable` is `wrong`",
         "timeout": "a test took longer than `timeout`, with `on_timeout: missing`",
@@ -209,7 +209,7 @@ class UnitTestMapper(Mapper):
             if not isinstance(cases, tuple):
                 why = cases
             elif getattr(cases[0], "checker", ""):
-                why = "their checker does not work"
+                why = "their checker does not accept the expected output"
             of = "" if prompt is None else f" of prompt {prompt!r}"
             found[f"bad_tests{of}: {why}"] += 1
         return found

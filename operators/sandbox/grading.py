@@ -357,26 +357,25 @@ class Grader:
         return "passed" if same else "failed"
 
     def _accepts(self, case: StdinCase, printed: str) -> bool:
-        """Whether a checker gives 1. If not, and it does not work on the expected output, either,
-        the test is bad; the form of what is printed is the program's."""
-        with suppress(BadTestsError):
-            if self._score(case, printed) == 1:
-                return True
-        if self._score(case, case.expected) != 1 and case.expected.strip():
+        """Whether a checker gives 1; a BadTestsError if it does not for the expected output."""
+        if self._score(case, printed) == 1:
+            return True
+        # What it fails on is the program's, if it works.
+        right = self._score(case, case.expected)
+        if right != 1 and (right != 0 or case.expected.strip()):
             raise BadTestsError("the checker does not accept the expected output")
         return False
 
-    def _score(self, case: StdinCase, printed: str) -> float:
-        """What a checker gives for an output, from 0 to 1."""
+    def _score(self, case: StdinCase, printed: str) -> float | None:
+        """What a checker gives for an output."""
         done = self._sandbox.run(
             _source("run_checker", case.checker),
             stdin=json.dumps([case.stdin, case.expected, printed]),
             limits=self._limits._replace(seconds=JUDGE_SECONDS),
         )
         with suppress(ValueError):
-            if done.status == "ok" and 0 <= (score := float(done.stdout)) <= 1:
-                return score
-        raise BadTestsError("the checker gives no score")
+            return float(done.stdout) if done.status == "ok" else None
+        return None
 
     def _run_assert(self, program: Program, case: AssertCase) -> CaseVerdict:
         limits = self._limits

@@ -140,4 +140,4 @@ def test_a_checker_that_does_not_work_is_named():
     rows["tests"] = [[{"input": "1", "output": "1"}]]
     change = UnitTestMapper(checker="checker").apply(pa.table(rows))
     assert change.columns["reward_accuracy_missing"].to_pylist() == ["bad_tests"]
-    assert change.logged == {"bad_tests: their checker does not work": 1}
+    assert change.logged == {"bad_tests: their checker does not accept the expected output": 1}
