@@ -14,7 +14,7 @@ from typing_extensions import Self
 
 from ..arrow_compute import pc
 from ..chats import continued
-from ..columns import at_path, columns_of, component
+from ..columns import at_path, columns_of, component, component_columns
 from ..operator import Columns, Mapper
 
 if TYPE_CHECKING:
@@ -185,10 +185,8 @@ class UnitTestMapper(Mapper):
         return (*self._test_paths(), *(path for path in others if path is not None))
 
     def writes(self) -> Columns:
-        return (
-            *("verdict", "extracted_answer", "reward_accuracy", "reward_accuracy_missing"),
-            *("tests_passed", "tests_run", "test_verdicts"),
-        )
+        graded = ("verdict", "extracted_answer", *component_columns("accuracy"))
+        return (*graded, "tests_passed", "tests_run", "test_verdicts")
 
     def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
         results = list[_GradedRow]()
@@ -233,10 +231,8 @@ class UnitTestMapper(Mapper):
         """The tests of all rows that have a program, but for those of its output."""
         from ..sandbox.cases import AssertCase
 
-        for row in self._rows(table):
-            for case in row.submission.cases if row.submission else ():
-                if isinstance(case, AssertCase):
-                    yield case
+        for submission in (row.submission for row in self._rows(table) if row.submission):
+            yield from (case for case in submission.cases if isinstance(case, AssertCase))
 
     def _grade(self, submissions: list[Submission]) -> list[CaseVerdicts]:
         if not submissions:
@@ -351,6 +347,6 @@ def _batches(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
 def _code_before(prefix: Any) -> str:
     """Code of a column of texts or of chat messages."""
     if isinstance(prefix, list):
-        asked = [message["content"] for message in prefix if message["role"] == "user"]
-        prefix = asked[-1] if asked else None
+        asked = (each["content"] for each in reversed(prefix) if each["role"] == "user")
+        prefix = next(asked, None)
     return prefix or ""

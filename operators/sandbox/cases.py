@@ -56,10 +56,7 @@ def cases_of(
     style: str = "auto",
     checker: Any = None,
 ) -> tuple[Case, ...]:
-    """The tests in the cells of a row, none in null; a BadTestsError if one cannot be read.
-
-    The other arguments are what `unit_test_mapper` has in its fields, or in columns named there.
-    """
+    """The tests in the cells of a row, none in null; a BadTestsError if one cannot be read."""
     lines = [] if setup is None else [setup] if isinstance(setup, str) else setup
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         raise BadTestsError(f"the code before the tests, {shown(setup)}, is no text")
@@ -90,19 +87,19 @@ def _cases(cell: Any, name: str | None) -> Iterator[Case]:
 
 
 def _in_dict(cell: dict[str, Any], name: str | None) -> Iterator[Case]:
-    """Tests beside what is about them, or as lists, of inputs and of outputs."""
+    """Tests beside what is about them, lists of inputs and of outputs, or one test."""
     own = _name_in(cell)
     inputs, outputs = (cell.get(f"{key}s", cell.get(key)) for key in ("input", "output"))
     nested = next((key for key in _NESTED if key in cell), "")
     if nested or not cell:
         yield from _cases(_decoded(cell.get(nested)), own or name)
-        return
-    if not isinstance(inputs, list) or not isinstance(outputs, list):
-        raise BadTestsError(f"it has {', '.join(cell)}, not inputs and outputs")
-    if len(inputs) != len(outputs):
+    elif not isinstance(inputs, list) or not isinstance(outputs, list):
+        yield _pair(cell, name)
+    elif len(inputs) != len(outputs):
         raise BadTestsError(f"{len(inputs)} inputs but {len(outputs)} outputs")
-    pairs = zip(inputs, outputs, strict=True)
-    yield from _cases([{"input": i, "output": o, "fn_name": own} for i, o in pairs], name)
+    else:
+        pairs = zip(inputs, outputs, strict=True)
+        yield from _cases([{"input": i, "output": o, "fn_name": own} for i, o in pairs], name)
 
 
 def _pair(test: dict[str, Any], name: str | None) -> Case:

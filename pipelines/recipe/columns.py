@@ -396,9 +396,12 @@ def bad_tests(recipe: Recipe, rows: pa.Table) -> list[str]:
             continue  # A step writes the tests.
         at_N = np.flatnonzero(matches(operator.where or {}, rows))[:100]
         n, bad = 0, list[str]()
-        for row, cases in zip(at_N, operator.cases(rows.take(pa.array(at_N))), strict=True):
-            n += bool(cases)
-            bad += [f"row {row + 1}: {cases}"] if isinstance(cases, ValueError) else []
+        try:
+            for row, cases in zip(at_N, operator.cases(rows.take(pa.array(at_N))), strict=True):
+                n += bool(cases)
+                bad += [f"row {row + 1}: {cases}"] if isinstance(cases, ValueError) else []
+        except DataError as error:
+            raise error.at(f"{recipe.head.dataset_spec}, step {step.number} {step.name}") from None
         found = f"bad_tests in {len(bad):,} of the first {n:,} rows that have tests, such as "
         if bad and len(bad) == n:
             right = "name the column, or the field, that has the tests in `tests`"

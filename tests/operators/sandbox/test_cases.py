@@ -30,6 +30,7 @@ STDIN = {
         "language": "python",
         "test_cases": [{**PAIR, "type": "stdin_stdout", "fn_name": None}],
     },
+    "a single one": PAIR,
     "codeforces": [{"input": "1 2\n", "output": "3\n", "id": 7}],
 }
 

@@ -107,6 +107,17 @@ def test_rows_whose_tests_none_can_read_are_refused(lines, tmp_path):
     assert not (tmp_path / "out.parquet").exists()
 
 
+def test_a_field_of_tests_that_is_not_there_is_refused_in_its_step(lines):
+    recipe = Recipe(
+        ["prompt_template_mapper", RECORDED, {"unit_test_mapper": {"tests": "truth.code"}}],
+        "a.jsonl",
+        export_path="out.parquet",
+    )
+    lines(["prompt_template_mapper", RECORDED], [row("a", truth={"tests": "[]"})])
+    with pytest.raises(DataError, match=r"a\.jsonl, step 3 unit_test_mapper: .*truth\.code"):
+        run(recipe)
+
+
 def test_columns_that_tell_prompts_apart(lines):
     rows = [row("a", image="x.png", id=1), row("a", image="y.png", id=2), row("b", image="x.png")]
     found = (
