@@ -49,8 +49,8 @@ class Change(NamedTuple):
             Parents ascend, -1 aside. An input row without a child needs a reason.
         without: columns of the input that the output no longer has.
         notes: figures for the run report (a shortfall, a count); summed over chunks.
-        logged: WARNING and ERROR messages of a library that does the work, and how often each was
-            logged; added up over chunks by `merge_logged`.
+        logged: messages about rows, such as WARNING and ERROR messages of a library that does the
+            work, and how often each was logged; added up over chunks by `merge_logged`.
         failed: int64[K]: the input rows that the operator failed on for a reason that another
             attempt may not meet. A filter drops them, a mapper leaves them as they are. None: it
             does not say; reasons in columns `..._missing` may.
@@ -393,11 +393,16 @@ class Mapper(Operator):
         """Figures for the run report about the columns that `map` returned for a table; none."""
         return {}
 
+    def logged(self, table: pa.Table, columns: Mapping[str, pa.Array]) -> Mapping[str, int]:
+        """Messages for the run report, as of `Change`, about the columns of `map`; none."""
+        return {}
+
     @final
     def apply(self, table: pa.Table) -> Change:
-        """The columns of `map`, and the notes."""
+        """The columns of `map`, the notes, and what is logged."""
         columns = self.map(table)
-        return Change(columns=columns, notes=self.notes(table, columns))
+        notes, logged = self.notes(table, columns), self.logged(table, columns)
+        return Change(columns=columns, notes=notes, logged=logged)
 
 
 class Filter(Operator):

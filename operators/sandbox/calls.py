@@ -201,6 +201,8 @@ def run_program(code: str, prefix: str) -> None:
         for call in calls:
             try:
                 answer = known.answer(json.loads(call))
+            except ModuleNotFoundError:
+                raise  # Its end says which.
             except BaseException as error:
                 answer = _raised(error)
             answers.write(json.dumps(answer).encode() + b"\n")
@@ -384,6 +386,12 @@ class _Names(dict[str, Any]):
             return getattr(builtins, name)
         if name in sys.stdlib_module_names:
             return import_module(name)
+        return self.of_program(name)
+
+    def of_program(self, name: str) -> Any:
+        """What `from solution import name` is, too, as in files for pytest."""
+        if name.startswith("__"):  # `__all__` and `__path__`, which imports ask for.
+            raise AttributeError(name)
         return _StandIn(self._program, {"t": "name", "v": name})
 
 
@@ -392,6 +400,8 @@ def judge(setup: str, test: str, program: Callable[[list[Any]], Any]) -> TestOut
     random.seed(0)
     talk = _Talk(program)
     names = _Names(talk)
+    solution = sys.modules["solution"] = ModuleType("solution")
+    vars(solution)["__getattr__"] = names.of_program
     outcome: TestOutcome = "passed"
     try:
         for text in (setup, test):
@@ -412,3 +422,31 @@ def run_test(setup: str, test: str, seconds: float, output: int) -> None:
     stdout, sys.stdin = sys.stdout, io.StringIO()  # The test may replace it.
     found = judge(setup, test, _Link(seconds, output))
     print("\n" + found, file=stdout)
+
+
+# --- A checker, which says whether what a program has printed is right ----------------
+
+_FILES = ("input.txt", "correct_output.txt", "solution_output.txt")
+
+
+def run_checker(code: str) -> None:
+    """Print the score by a checker; input, expected and printed output are on standard input.
+
+    A script finds them in files, its arguments, and prints the score. Other code has a function.
+    """
+    given, expected, printed = json.load(sys.stdin)
+    texts = dict(zip(_FILES, (given, expected, printed), strict=True))
+
+    def open_text(file: Any, mode: str = "r", *_: Any, **__: Any) -> Any:
+        text = texts[os.fspath(file)]  # No other file can be opened.
+        return io.BytesIO(text.encode()) if "b" in mode else io.StringIO(text, newline=None)
+
+    builtins.open = io.open = open_text
+    sys.argv, sys.stdin = ["checker.py", *_FILES], io.StringIO()
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(code, "checker.py", "exec", dont_inherit=True), names)
+    if "argv" not in code:
+        check = names.get("check")
+        score = check(given, printed, expected) if check else names["main"](*_FILES)
+        if score is not None:
+            print(float(score))

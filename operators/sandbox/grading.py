@@ -10,16 +10,18 @@ import marshal
 import math
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
-from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from ..chats import after_thoughts, final_channel
 from ..verifier.places import own_text
 from ..workers import usable_cores
 from . import calls
-from .run import Sandbox, SandboxError, SandboxLimits
+from .cases import AssertCase, BadTestsError, Case, StdinCase
+from .run import Execution, Sandbox, SandboxError, SandboxLimits
 
 # --- Where the program is in a response -----------------------------------------------
 
@@ -30,7 +32,6 @@ _BLOCK = re.compile(
     r"(?P<code>.*?)(?:(?P<end>^(?:(?P=indent))? {0,3}(?P=fence)[`~]*[ \t\r]*(?=$|[<\[]))|\Z)",
     re.MULTILINE | re.DOTALL,
 )
-_PYTHON = (["python"], ["python3"], ["py"], ["py3"])
 _STATEMENT = re.compile(r"^[^\S\n]*[^#\s]", re.MULTILINE)
 _TAGS = re.compile(
     r"\A\s*(?:(?:<answer>|<code>|\[PYTHON\])(?:[ \t\r]*\n)?)+"
@@ -38,17 +39,43 @@ _TAGS = re.compile(
 )
 """What may be around a response as a whole."""
 
+_LABEL = re.compile(r"[\s{.]*(?:lang(?:uage)?-)?([a-z#+-]*)")  # `c++` of `C++17`
+_NAMES = """
+ada|c|clojure|cobol|cpp c++ cc cxx|csharp c# cs|d|dart|elixir|erlang|fortran|fsharp f#|go golang
+groovy|haskell hs|java|javascript js node|julia jl|kotlin kt|lisp|lua|matlab|nim|objective-c objc
+ocaml ml|pascal|perl pl|php|python py pypy|r|racket|ruby rb|rust rs|scala|scheme|swift
+typescript ts|vb|zig
+"""
+_LANGUAGES = {
+    label: names.split()[0] for names in re.split(r"[|\n]", _NAMES) for label in names.split()
+}
+"""By the labels of their blocks."""
+_BEGINS = re.compile(
+    r"""(?: \s | //[^\n]*(?:\n|\Z) | /\*(?:[^*]|\*(?!/))*\*/ | [#](?!include\b)[^\n]*(?:\n|\Z) )*
+    (?: (?P<cpp> [#]include\s*[<"] | using\s+namespace\s | (?:int|void)\s+main\s*\( )
+    | (?P<java> import\s+java\b | ((public|final|abstract)\s+)*class\s+\w+\s*\{ | public\s+class\s )
+    | (?P<javascript> (const|let|var)\s+[\w{\[][^\n=]*= | function\s+\w+\s*\( | console\.log\( )
+    | (?P<go> package\s+main\s ) | (?P<rust> fn\s+main\s*\( | use\s+std:: )
+    | (?P<csharp> using\s+System\b ) | (?P<kotlin> fun\s+main\s*\( ) | (?P<php> <\?php\s ) )""",
+    re.VERBOSE,
+)
+"""How programs in other languages begin, behind comments, and none in Python does."""
+_READS_AS_PYTHON = re.compile(
+    r"^[ \t]*(?:def|class|import|from)[ \t]+\w|\b(?:print|input)\(", re.MULTILINE
+)
 
-def extract_code(response: str, *, whole: bool = True) -> str | None:
-    r"""The program in a response, None where there is none.
+
+def extract_code(response: str, *, whole: bool = True) -> tuple[str, str] | None:
+    r"""The program in a response and its language, None where there is none.
 
     It is the last fenced block that is labelled as Python, else the last block, else the whole
-    response; a block of comments alone is none. Only what follows the last thought counts, and
-    inside one that is not closed there is no program. A block without an end, where generation was
-    cut off, ends with the response, and a response with its end token.
+    response; a block of comments alone is none. Beside a block in another language, one without a
+    language has to read like Python, which what a program prints does not. Only what follows the
+    last thought counts, and inside one that is not closed there is no program. A block without an
+    end, where generation was cut off, ends with the response, and a response with its end token.
 
     >>> extract_code("Here it is:\n```python\nprint(1)\n```\nIt prints 1.")
-    'print(1)\n'
+    ('print(1)\n', 'python')
     """
     final = final_channel(response)
     text = None if final is None else after_thoughts(_own_turn(final))
@@ -57,10 +84,22 @@ def extract_code(response: str, *, whole: bool = True) -> str | None:
     text = _TAGS.sub("", text)
     blocks = list(_BLOCK.finditer(text))
     if not blocks:
-        return text if whole and text.strip() else None
+        return (text, _language("", text) or "python") if whole and text.strip() else None
     programs = [block for block in blocks if _STATEMENT.search(block["code"])]
-    python = [block for block in programs if block["info"].lower().split()[:1] in _PYTHON]
-    return _outdented((python or programs)[-1]) if programs else None
+    found = [(_outdented(each), _language(each["info"], each["code"])) for each in programs]
+    known = [(code, language) for code, language in found if language]
+    python = [each for each in known if each[1] == "python"]
+    others = [(code, "python") for code, language in found if not language]
+    if known:
+        others = [each for each in others if _READS_AS_PYTHON.search(each[0])]
+    chosen = python or others or known
+    return chosen[-1] if chosen else None
+
+
+def _language(info: str, code: str) -> str | None:
+    """The language of a program by the label of its block, or by how it begins; None: unknown."""
+    label, begins = _LABEL.match(info.lower()), _BEGINS.match(code)
+    return _LANGUAGES.get(label[1] if label else "") or (begins.lastgroup if begins else None)
 
 
 def _outdented(block: re.Match[str]) -> str:
@@ -117,116 +156,6 @@ def _close(word: str, expected: str, tolerance: float) -> bool:
     return math.isfinite(b) and math.isclose(a, b, rel_tol=0, abs_tol=tolerance * max(1, abs(b)))
 
 
-# --- Tests as datasets have them, read into one form ----------------------------------
-
-
-class BadTestsError(ValueError):
-    """Tests that no program can be graded by."""
-
-
-class StdinCase(NamedTuple):
-    """What a program reads from standard input, and what it should print."""
-
-    stdin: str
-    expected: str
-
-
-class AssertCase(NamedTuple):
-    """Python code that fails unless the program's functions do what they should."""
-
-    setup: str  # code to run before it, such as imports
-    test: str  # assertions
-
-
-def stdin_cases(cells: Iterable[Any]) -> tuple[StdinCase, ...]:
-    """The tests in the cells of a row.
-
-    Each is a list of `{input, output}`; or parallel lists `{inputs, outputs}` or `{input, output}`;
-    or either as JSON text. Null: no tests. A BadTestsError for anything else.
-    """
-    return tuple(case for cell in cells for case in _stdin_cell(_parsed(cell)))
-
-
-def assert_cases(
-    cells: Iterable[Any], setup: Any = None, entry_point: str | None = None
-) -> tuple[AssertCase, ...]:
-    """The tests in the cells of a row.
-
-    Each is a list of statements, a test each, also as JSON text; or one test as text. Null: no
-    tests. `setup` is code to run before each test, as text or as a list of lines; `entry_point` the
-    function to call `check` with, which the tests define. A BadTestsError for anything else.
-    """
-    before = _joined(setup)
-    if entry_point is not None and not entry_point.isidentifier():
-        raise BadTestsError(f"entry point {entry_point!r} is no name")
-    after = "" if entry_point is None else f"\n\ncheck({entry_point})\n"
-    tests = [test for cell in cells for test in _assert_cell(cell)]
-    return tuple(AssertCase(before, test + after) for test in tests)
-
-
-def _stdin_cell(cell: Any) -> Iterator[StdinCase]:
-    if cell is None:
-        return
-    if isinstance(cell, dict):
-        yield from _parallel(cell)
-        return
-    if not isinstance(cell, list):
-        raise BadTestsError(f"tests are a {type(cell).__name__}")
-    for case in cell:
-        if not isinstance(case, dict) or not {"input", "output"} <= case.keys():
-            raise BadTestsError("a test is not {input, output}")
-        if case.get("testtype") == "functional":
-            raise BadTestsError("a test calls a function")
-        yield StdinCase(_text(case["input"]), _text(case["output"]))
-
-
-def _parallel(cell: dict[str, Any]) -> Iterator[StdinCase]:
-    inputs, outputs = (
-        cell[f"{name}s"] if f"{name}s" in cell else cell.get(name) for name in ("input", "output")
-    )
-    if cell.get("fn_name"):
-        raise BadTestsError("the tests call a function")
-    if not isinstance(inputs, list) or not isinstance(outputs, list):
-        raise BadTestsError("the tests are not lists of inputs and outputs")
-    if len(inputs) != len(outputs):
-        raise BadTestsError(f"{len(inputs)} inputs but {len(outputs)} outputs")
-    for given, expected in zip(inputs, outputs, strict=True):
-        yield StdinCase(_text(given), _text(expected))
-
-
-def _assert_cell(cell: Any) -> Sequence[str]:
-    if isinstance(cell, str) and cell.lstrip().startswith("["):
-        cell = _parsed(cell)
-    tests = [] if cell is None else [cell] if isinstance(cell, str) else cell
-    if not isinstance(tests, list) or not all(isinstance(test, str) for test in tests):
-        raise BadTestsError("a test is no text")
-    return [test for test in tests if test.strip()]
-
-
-def _parsed(cell: Any) -> Any:
-    if not isinstance(cell, str):
-        return cell
-    try:
-        return json.loads(cell) if cell.strip() else None
-    except (ValueError, RecursionError):
-        raise BadTestsError("the tests are text, but no JSON") from None
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, list) and all(isinstance(line, str) for line in value):
-        return "".join(f"{line}\n" for line in value)
-    if not isinstance(value, str):
-        raise BadTestsError("an input or output is no text")
-    return value
-
-
-def _joined(setup: Any) -> str:
-    lines = [] if setup is None else [setup] if isinstance(setup, str) else setup
-    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        raise BadTestsError("the code before the tests is no text")
-    return "\n".join(lines)
-
-
 # --- Tests as assertions --------------------------------------------------------------
 # A test and the program each have a process of their own, and a socket between them.
 #
@@ -235,12 +164,11 @@ def _joined(setup: Any) -> str:
 # Whatever the program does to its process, it can only answer calls, and an answer is plain data: a
 # number that claims to be equal to every other is just a number in the process of the test.
 
-CaseVerdict = Literal[
-    "passed", "failed", "error", "timeout", "memory", "output", "verifier_error", "not_run"
-]
-"""What came of a test. `error`: an exception, or an early exit; `timeout`, `memory`, `output`: the
-program went over this limit; `verifier_error`: the sandbox has failed; `not_run`: an earlier test
-decides."""
+CaseVerdict: TypeAlias = str
+"""What came of a test: `passed`, `failed`, `error` (an exception, or an early exit), `timeout`,
+`memory`, `output` (the program went over this limit), `other_language/cpp`, `no_package/numpy` (it
+cannot be run here), `verifier_error` (the sandbox has failed), `not_run` (an earlier test decides).
+"""
 
 JUDGE_SECONDS = 10.0
 """Seconds that a test may take beside the program."""
@@ -252,6 +180,7 @@ class Program(NamedTuple):
 
     code: str
     prefix: str = ""
+    language: str = "python"
 
 
 def _source(function: str, *arguments: Any) -> str:
@@ -330,7 +259,7 @@ def weaknesses(grader: Grader, case: AssertCase) -> tuple[Weakness, ...]:
 
 def _names(case: AssertCase) -> set[str]:
     """The functions and classes of the program that a test names."""
-    used, own = set[str](), set(dir(builtins)) | sys.stdlib_module_names
+    used, of_program, own = set[str](), set[str](), set(dir(builtins)) | sys.stdlib_module_names
     try:
         nodes = [*ast.walk(ast.parse(f"{case.setup}\n{case.test}"))]
     except (SyntaxError, ValueError, RecursionError):
@@ -344,13 +273,22 @@ def _names(case: AssertCase) -> set[str]:
             own.add(node.arg)
         elif isinstance(node, ast.alias):
             own.add((node.asname or node.name).partition(".")[0])
-    return used - own
+        if isinstance(node, ast.ImportFrom) and node.module == "solution":
+            of_program.update(each.name for each in node.names)
+    return (used - own) | of_program
 
 
 # --- Grades of many programs ----------------------------------------------------------
 
-Cases: TypeAlias = tuple[StdinCase, ...] | tuple[AssertCase, ...]
-"""The tests of a problem."""
+_KNOWN = """
+bs4 cv2 flask gmpy2 jax lxml matplotlib more_itertools mpmath networkx nltk numba numpy ortools
+pandas PIL pulp pydantic pytest regex requests scipy seaborn sklearn sortedcontainers statsmodels
+sympy tensorflow torch tqdm transformers yaml
+"""
+_PACKAGES = frozenset(_KNOWN.split())
+_NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '(\w+)[\w.]*'\s*\Z", re.MULTILINE)
+"""What a program says that needs a package."""
+
 CaseVerdicts: TypeAlias = tuple[CaseVerdict, ...]
 """One for each test of a problem; empty where the tests turned out to be bad."""
 
@@ -359,7 +297,7 @@ class Submission(NamedTuple):
     """A program and the tests of its problem."""
 
     program: Program
-    cases: Cases
+    cases: tuple[Case, ...]
 
 
 class Grader:
@@ -404,23 +342,48 @@ class Grader:
         not_run: list[CaseVerdict] = ["not_run"] * (len(submission.cases) - len(verdicts))
         return (*verdicts, *not_run)
 
-    def run(self, program: Program, case: StdinCase | AssertCase) -> CaseVerdict:
+    def run(self, program: Program, case: Case) -> CaseVerdict:
         """What comes of a test; a BadTestsError: it makes no call, or cannot be run."""
+        if program.language != "python":
+            return f"other_language/{program.language}"
         if isinstance(case, AssertCase):
             return self._run_assert(program, case)
         done = self._sandbox.run(program.code, stdin=case.stdin, limits=self._limits)
         if done.status != "ok":
-            return done.status
+            return _failure(done)
+        if case.checker:
+            return "passed" if self._accepts(case, done.stdout) else "failed"
         same = same_output(done.stdout, case.expected, self._tolerance)
         return "passed" if same else "failed"
+
+    def _accepts(self, case: StdinCase, printed: str) -> bool:
+        """Whether a checker gives 1; a BadTestsError if it does not for the expected output."""
+        if self._score(case, printed) == 1:
+            return True
+        # What it fails on is the program's, if it works.
+        right = self._score(case, case.expected)
+        if right != 1 and (right != 0 or case.expected.strip()):
+            raise BadTestsError("the checker does not accept the expected output")
+        return False
+
+    def _score(self, case: StdinCase, printed: str) -> float | None:
+        """What a checker gives for an output."""
+        done = self._sandbox.run(
+            _source("run_checker", case.checker),
+            stdin=json.dumps([case.stdin, case.expected, printed]),
+            limits=self._limits._replace(seconds=JUDGE_SECONDS),
+        )
+        with suppress(ValueError):
+            return float(done.stdout) if done.status == "ok" else None
+        return None
 
     def _run_assert(self, program: Program, case: AssertCase) -> CaseVerdict:
         limits = self._limits
         # The process of the test sees to the seconds of the program, which waits for calls, too.
         longer = limits._replace(seconds=limits.seconds + JUDGE_SECONDS)
         done, judged = self._sandbox.run_connected(
-            _source("run_program", *program),
-            _source("run_test", *case, limits.seconds, limits.output),
+            _source("run_program", program.code, case.before_program + program.prefix),
+            _source("run_test", case.setup, case.test, limits.seconds, limits.output),
             limits=longer,
             asking_limits=longer._replace(output=_JUDGE_OUTPUT),
         )
@@ -431,10 +394,18 @@ class Grader:
             return judged.status
         found = lines[-1]
         if found == "ended" or done.status == "output":
-            return "error" if done.status == "ok" else done.status
+            return _failure(done)
         if found not in get_args(calls.TestOutcome):
             raise BadTestsError("a test does not end, but its process does")
-        return cast(CaseVerdict, found)
+        return found
+
+
+def _failure(done: Execution) -> CaseVerdict:
+    """What a program has come to that did not end as it should."""
+    lacks = _NO_MODULE.search(done.stderr) if done.status == "error" else None
+    if lacks and lacks[1] in _PACKAGES:
+        return f"no_package/{lacks[1]}"
+    return "error" if done.status == "ok" else done.status
 
 
 @cache

@@ -25,7 +25,8 @@ from ...operators.errors import RejuiceError
 from ...operators.groups import Array
 from ...operators.logs import visible
 from ...operators.mapper.unit_test_mapper import UnitTestMapper
-from ...operators.sandbox.grading import AssertCase, Weakness
+from ...operators.sandbox.cases import AssertCase
+from ...operators.sandbox.grading import Weakness
 from ...operators.verifier.worked_out import is_worked_out
 from ...operators.workers import usable_cores
 from ..console import as_json, path_text, tracked
@@ -234,7 +235,7 @@ def weak_test_lines(stored: Stored, seed: int) -> Iterator[str]:
 def _cases(stored: Stored) -> Iterator[AssertCase]:
     for one in (each for each in stored.sets if each.kind == "answers" and not each.incomplete):
         for operator in (step.operator for step in verifiers_of(one)):
-            if not isinstance(operator, UnitTestMapper) or operator.style != "assert":
+            if not isinstance(operator, UnitTestMapper) or operator.style == "stdin":
                 continue
             for part in range(one.parts):
                 frame = matching(operator, as_graded(one, part))
@@ -243,7 +244,8 @@ def _cases(stored: Stored) -> Iterator[AssertCase]:
 
 
 def _examined(cases: list[AssertCase]) -> list[tuple[AssertCase, tuple[Weakness, ...]]]:
-    from ...operators.sandbox.grading import BadTestsError, Grader, shared_sandbox, weaknesses
+    from ...operators.sandbox.cases import BadTestsError
+    from ...operators.sandbox.grading import Grader, shared_sandbox, weaknesses
     from ...operators.sandbox.run import SandboxError, SandboxLimits, check_confinement
 
     check_confinement()

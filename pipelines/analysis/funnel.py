@@ -157,7 +157,7 @@ def _closing(report: Report) -> Iterator[str]:
 def _logged(step: StepReport) -> Iterator[str]:
     for message, n in list(step.logged.items())[:_MOST_MESSAGES]:
         times = "once" if n == 1 else f"{n:,} times"
-        yield f"{step.step}: Data-Juicer logged {times}: {message}"
+        yield f"{step.step}: logged {times}: {message}"
     more = len(step.logged) - _MOST_MESSAGES
     if more > 0:
         messages = "message is" if more == 1 else "messages are"

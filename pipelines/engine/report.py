@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -383,7 +384,8 @@ def empty_result(operator: Operator, line: StepReport) -> str | None:
         # A component of no number at all may have no figures.
         has_value = line.columns.get(value, {}).get("n", 0) > 0
         if not has_value and not counts.keys() <= operator.not_failures:
-            return f"none of {sum(counts.values()):,} rows has a {value}: {_most_frequent(counts)}"
+            found = f"none of {sum(counts.values()):,} rows has a {value}: {_most_frequent(counts)}"
+            return "; ".join([found, *islice(line.logged, 1)])
     if line.rows_in and line.notes.get(CALL_FAILED, 0) >= line.rows_in:
         return f"none of {line.rows_in:,} rows was answered by its server"
     if line.rows_in and not line.rows_out:

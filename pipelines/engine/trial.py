@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +18,7 @@ import yaml
 
 from ...operators import (
     ALL,
+    DataError,
     ExactDeduplicator,
     MathVerifyMapper,
     PromptTemplateMapper,
@@ -29,6 +31,7 @@ from ...operators.columns import at_path, columns_of, has_box, is_list, is_text
 from ..dataset.files import is_folder
 from ..dataset.read import Dataset, place_of
 from ..dataset.write import writer
+from ..recipe.columns import bad_tests
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .conditional_step import MatchLog, unmatched_lines
@@ -69,6 +72,8 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
         files = [(str(file), table.num_rows) for file, table in dataset.first_tables]
         check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: place_of(row, files))
     _try_to_write(recipe, frame)
+    with suppress(DataError):  # A field may first turn up further down.
+        lines += bad_tests(recipe, dataset.first_rows)
     return [*lines, *_of_sources(recipe, dataset.first_rows)]
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from ...operators import ALL, DataError, Kind, Operator, RecipeError, Scope
@@ -17,6 +18,7 @@ from ...operators.mapper.group_stats_mapper import GroupStatsMapper
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper
 from ...operators.mapper.prompt_template_mapper import PromptTemplateMapper
+from ...operators.mapper.unit_test_mapper import UnitTestMapper
 from ...operators.registry import load_all
 from ..data_juicer.settings import setting_warnings
 from ..data_juicer.steps import ForeignOperator
@@ -374,12 +376,43 @@ def _writers(missing: str) -> str:
     return f"{named} writes it: put that step before this one"
 
 
-# --- Whether the first rows have references that can be graded against ----------------
+# --- Whether the first rows have references, or tests, that can be graded against -----
 # So a wrong `reference_pattern` is found before anything is sampled.
 
 
+def bad_tests(recipe: Recipe, rows: pa.Table) -> list[str]:
+    """Lines about first rows whose tests cannot be read, or checkers are not; a RecipeError if no
+    tests can."""
+    lines, names = list[str](), set(rows.column_names)
+    for step in recipe.steps:
+        operator = step.operator
+        if not isinstance(operator, UnitTestMapper):
+            continue
+        for name in () if operator.checker else names & {"generated_checker", "checker"}:
+            if rows[name].null_count < len(rows):
+                found = f"column '{name}', which may decide what is right to print, is not read"
+                lines.append(f"{step.name}: {found}: add checker: {name}")
+        if {*operator.needs_of(names)} - names - {"response"}:
+            continue  # A step writes the tests.
+        at_N = np.flatnonzero(matches(operator.where or {}, rows))[:100]
+        n, bad = 0, list[str]()
+        try:
+            for row, cases in zip(at_N, operator.cases(rows.take(pa.array(at_N))), strict=True):
+                n += bool(cases)
+                bad += [f"row {row + 1}: {cases}"] if isinstance(cases, ValueError) else []
+        except DataError as error:
+            raise error.at(f"{recipe.head.dataset_spec}, step {step.number} {step.name}") from None
+        found = f"bad_tests in {len(bad):,} of the first {n:,} rows that have tests, such as "
+        if bad and len(bad) == n:
+            right = "name the column, or the field, that has the tests in `tests`"
+            raise RecipeError(f"{found}{bad[0]}", right, where=recipe.where(step))
+        lines += [f"{step.name}: {found}{each}." for each in bad[:1]]
+    return lines
+
+
 def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
-    """Check the references that a `prompt_template_mapper` at the beginning finds."""
+    """Check tests, and the references that a `prompt_template_mapper` at the beginning finds."""
+    bad_tests(recipe, rows)
     step, path = recipe.steps[0], recipe.head.dataset_spec
     operator = step.operator
     if not isinstance(operator, PromptTemplateMapper):

@@ -167,9 +167,13 @@ def number_steps(found: Iterable[Operator], lines: Sequence[int] = ()) -> tuple[
         operator = operators[at]
         if isinstance(operator, PromptTemplateMapper):
             operator = _with_what_follows(operator, operators[at + 1 :])
-        elif sampling and getattr(operator, "response_prefix", "") is None:  # It is not set.
-            prefix = {"response_prefix": sampling.opened_thought()}
-            operator = operator.model_copy(update=prefix)
+        elif sampling:
+            changes = dict[str, Any]()
+            if getattr(operator, "response_prefix", "") is None:  # It is not set.
+                changes["response_prefix"] = sampling.opened_thought()
+            if getattr(operator, "on_unrunnable", "") is None:
+                changes["on_unrunnable"] = "wrong"
+            operator = operator.model_copy(update=changes)
         if isinstance(operator, RolloutMapper):
             sampling = operator
         steps.append(Step(at + 1, name, operator, lines[at] if lines else None))

@@ -37,6 +37,11 @@ VERDICTS = {
     "25-grid": "rrrww rw",
     "26-logic": "rrwwr rrrw rwr rwr | rwwwr rwrw rwr rwr",
     "27-dates": "rrrwwrw rrrww rrr ww",
+    "30-lcb-private": "rw",
+    "32-eurus-fn-name": "rw rw",
+    "33-assert-case": "rw",
+    "35-synthetic-type-field": "rw rw",
+    "41-code-odd-tests": "r",
     "86-nested-list-answer": "wr rr | rw rr",
     "100-mcq-letter-last-line": "rrrrrrrrrr w",
     "102-mcq-lower-case": "rrrrrr rr",
@@ -51,6 +56,7 @@ VERDICTS = {
     "119-roots-of-letters": "r r r",
     "120-free-constants": "rrr rr",
     "121-fenced-lists": "rr rr r",
+    "136-tests-of-numbers": "r",
     "140-reasoning-gym": "rrr rrww rrrr rrrr rww rww rrr rwr",  # a JSON list of texts: either
     "141-answer-not-ascii": "rrr r rr",
     "143-abbreviation": "rr rr",
@@ -93,8 +99,8 @@ def ran(*words):
 def verdicts_with(folder, fields):
     """The letters of the verdicts of a run whose last step has these fields, too."""
     recipe = yaml.safe_load((folder / "recipe.yaml").read_text())
-    step = recipe["process"][-1]
-    step["math_verify_mapper"] = {**(step["math_verify_mapper"] or {}), **fields}
+    [(verifier, own)] = recipe["process"][-1].items()
+    recipe["process"][-1] = {verifier: {**(own or {}), **fields}}
     recipe["export_path"] = f"out{len(fields)}/rows.parquet"
     (folder / "with.yaml").write_text(yaml.safe_dump(recipe))
     ran("run", "with.yaml", "--quiet")

@@ -1,4 +1,7 @@
+import base64
 import json
+import pickle
+import zlib
 
 import pyarrow as pa
 import pytest
@@ -116,6 +119,74 @@ def test_what_cannot_be_graded_is_missing_and_no_zero():
     assert set(reasons) - {None} <= set(UnitTestMapper.missing)
 
 
+CPP = "```cpp\n#include <iostream>\nint main() { std::cout << 4; }\n```"
+PANDAS = (
+    "```python\nimport numpy as np, sys\nfrom pandas import Series\nprint(int(input()) ** 2)\n```"
+)
+CAUGHT = "```python\ntry:\n    import numpy\nexcept ImportError:\n    print(int(input()) ** 2)\n```"
+CLAIMED = "```python\nimport sys\ntry:\n    import numpy\nexcept ImportError as error:\n    sys.exit(str(error))\n```"
+LATER = "```python\nn = int(input())\nif n == 3:\n    import scipy.special\nprint(n ** 2)\n```"
+
+
+def test_a_program_that_cannot_be_run_here_is_missing_and_named():
+    responses = [CPP, PANDAS, SQUARE, CAUGHT, CLAIMED, "```python\nimport nosuch\n```", LATER]
+    rows = table(*[(text, TESTS) for text in responses], (CPP, None))
+    change = check_operator(UnitTestMapper(reward="fraction"), rows)
+    columns = {name: column.to_pylist() for name, column in change.columns.items()}
+    reasons = ["other_language", "no_package", *[None] * 4, "no_package", "no_tests"]
+    assert columns["reward_accuracy_missing"] == reasons
+    assert columns["reward_accuracy"] == [None, None, 1.0, 1.0, 0.0, 0.0, None, None]
+    assert columns["verdict"][:2] == ["verifier_error"] * 2
+    assert columns["test_verdicts"][:2] == [["other_language/cpp"] * 2, ["no_package/numpy"] * 2]
+    assert columns["test_verdicts"][-2:] == [["passed", "no_package/scipy"], None]
+    assert columns["extracted_answer"][0].startswith("#include")
+    assert set(reasons) - {None} <= set(UnitTestMapper.missing)
+    notes = {"other_language/cpp": 1, "no_package/numpy": 1, "no_package/scipy": 1}
+    assert change.notes == notes
+
+
+def test_a_program_that_cannot_be_run_here_is_wrong_if_the_recipe_sets_it():
+    rows = table((CPP, TESTS), (PANDAS, TESTS))
+    change = UnitTestMapper(on_unrunnable="wrong", wrong=-1).apply(rows)
+    columns = {name: column.to_pylist() for name, column in change.columns.items()}
+    assert columns["verdict"] == ["wrong_answer"] * 2
+    assert columns["reward_accuracy"] == [-1.0, -1.0]
+    assert columns["reward_accuracy_missing"] == [None, None]
+    assert columns["test_verdicts"][0] == ["other_language/cpp", "not_run"]
+    assert change.notes == {"other_language/cpp": 1, "no_package/numpy": 1}
+
+
+def test_a_function_that_needs_a_package():
+    programs = {
+        "import numpy\ndef f(x): return x": "no_package",
+        "def f(x):\n    import sympy.abc\n    return x": "no_package",
+        "import numpi\ndef f(x): return x": None,
+        "def f(x): raise ModuleNotFoundError('no numpy')": None,
+        "def f(x):\n    try: import numpy\n    except ImportError: return 0": None,
+    }
+    rows = table(*[(code, ["assert f(3) == 3"]) for code in programs], tests=pa.list_(STRING))
+    columns = written(UnitTestMapper(style="assert"), rows)
+    assert columns["reward_accuracy_missing"] == list(programs.values())
+    assert columns["test_verdicts"][2:] == [["error"], ["error"], ["failed"]]
+
+
+def test_why_tests_are_bad_is_logged_with_their_prompt():
+    cells = ["see above", "f()", None, "import pandas\nf()", "see above"]
+    rows = pa.table({"response": ["f = len"] * 5, "tests": cells})
+    operator = UnitTestMapper()
+    assert operator.apply(rows).logged == {
+        "bad_tests: 'see above' is neither JSON nor Python": 2,
+        "bad_tests: they import pandas, and have the standard library alone": 1,
+    }
+    rows = rows.append_column("prompt_id", pa.array(list("abcde")))
+    logged = operator.apply(rows).logged
+    assert "bad_tests of prompt 'a': 'see above' is neither JSON nor Python" in logged
+    assert len(logged) == 3
+    rows = pa.table({"response": ["1"], "tests": ["sum([1])"], "prompt_id": ["a"]})
+    (message,) = operator.apply(rows).logged
+    assert "'a': they cannot be run, or call no function" in message
+
+
 class Broken:
     """A sandbox that fails at some programs."""
 
@@ -209,10 +280,83 @@ def test_human_eval(is_chat):
     assert columns["test_verdicts"] == [["passed"], ["passed"], ["failed"], ["error"]]
 
 
-def test_apps_and_code_contests():
-    apps = {"inputs": ["2\n", "3\n"], "outputs": ["4\n", "9\n"]}
-    rows = table((SQUARE, json.dumps(apps)), (DOUBLE, json.dumps(apps)), tests=STRING)
-    assert written(UnitTestMapper(), rows)["verdict"] == ["correct", "wrong_answer"]
+def code(text):
+    return f"```python\n{text}\n```"
+
+
+ADD = code("def add(a, b): return a + b"), code("def add(a, b): return a - b")
+OF_CLASS = tuple(
+    code(f"class Solution:\n    def add(self, a: List[int], b: int):\n        return {result}")
+    for result in ("[a[0], *(each + b for each in a[1:])]", "a")
+)
+SUM = code("print(sum(map(int, input().split())))"), code("print(input())")
+PAIR = {"input": "1 2\n", "output": "3\n"}
+CALL = {"input": "[1, 2]\n3", "output": "[1, 5]", "testtype": "functional"}
+CHECK = "def check(candidate):\n    assert candidate(1, 2) == 3\n"
+FILE = "from solution import add\n\ndef test_a():\n    assert add(1, 2) == 3\n\ndef test_b():\n    assert add(0, 0) == 0\n"
+OF_PYTEST = "from solution import *\nimport unittest\nclass TestAdd(unittest.TestCase):\n    def setUp(self):\n        self.three = 3\n    def test_a(self):\n        self.assertEqual(add(1, 2), self.three)\n"
+KEYS = code("def f(d): return {k + 1: v for k, v in d.items()}"), code("def f(d): return d")
+NEXT = code("print(int(input()) + 1)"), code("print(5)")
+NONE = code("def max(a): return None"), code("def max(a): return 3")
+
+
+def packed(tests):
+    return base64.b64encode(zlib.compress(pickle.dumps(json.dumps(tests)))).decode()
+
+
+# What a dataset has as tests and, beside them, as the name of a function; a right and a wrong one.
+LAYOUTS = {
+    "LiveCodeBench, stdin": ([{**PAIR, "testtype": "stdin"}], "{}", SUM),
+    "LiveCodeBench, private": (packed([{**PAIR, "testtype": "stdin"}]), '{"func_name": null}', SUM),
+    "LiveCodeBench, functional": (packed([CALL]), '{"func_name": "add"}', OF_CLASS),
+    "LiveCodeBench, as its grader has it": (
+        {"inputs": ["[1, 2]\n3"], "outputs": ["[1, 5]"], "fn_name": "add"}, None, OF_CLASS
+    ),
+    "APPS": ({"inputs": ["1 2\n"], "outputs": ["3\n"]}, None, SUM),
+    "APPS, lines": ({"inputs": [["1 2"]], "outputs": [["3"]]}, None, SUM),
+    "APPS, numbers": ({"inputs": [5], "outputs": [6]}, None, NEXT),
+    "APPS, fn_name": ({"fn_name": "add", "inputs": [[1, 2]], "outputs": [3]}, None, ADD),
+    "APPS, keys": ({"fn_name": "f", "inputs": [[{"1": 2}]], "outputs": [{"2": 2}]}, None, KEYS),
+    "APPS, a name of Python": ({"fn_name": "max", "inputs": [[[3]]], "outputs": [None]}, None, NONE),
+    "TACO": ({"fn_name": "add", "inputs": [[1, 2]], "outputs": [[3]]}, None, ADD),
+    "TACO, lists": ({"fn_name": "add", "inputs": [["a", "b"]], "outputs": [["ab"]]}, None, ADD),
+    "Eurus": ({"fn_name": "add", "inputs": [[1, 2], [2, 2]], "outputs": [[3], [4]]}, None, ADD),
+    "SYNTHETIC-1, calls": (
+        {"language": "python", "test_cases": [
+            {"fn_name": "add", "input": [1, 2], "output": 3, "type": "function_call"}]}, None, ADD
+    ),
+    "SYNTHETIC-1, stdin": (
+        {"language": "python", "test_cases": [{**PAIR, "fn_name": None, "type": "stdin_stdout"}]},
+        None, SUM,
+    ),
+    "DeepCoder": ([{**CALL, "metadata": {"func_name": "add"}}], None, OF_CLASS),
+    "codeforces": ([{**PAIR, "explanation": None}], None, SUM),
+    "AM-Thinking": ({"assert_case": ["assert add(1, 2) == 3"]}, None, ADD),
+    "MBPP": (["assert add(1, 2) == 3", "assert add(0, 1) == 1"], None, ADD),
+    "MBPP, as text of Python": ("['assert add(1, 2) == 3']", None, ADD),
+    "HumanEval": (CHECK, "add", ADD),
+    "LeetCode": (CHECK.replace("1, 2) == 3", "[1, 2], b=3) == [1, 5]"), "Solution().add", OF_CLASS),
+    "Skywork": ({"entry_point": "add", "test_code": CHECK}, None, ADD),
+    "KodCode": (FILE, None, ADD),
+    "unittest": (OF_PYTEST, None, ADD),
+}  # fmt: skip
+
+
+def test_layouts_of_public_datasets():
+    cells = [each if isinstance(each, str) else json.dumps(each) for each, *_ in LAYOUTS.values()]
+    rows = [
+        {"response": response, "tests": cell, "entry_point": name}
+        for cell, (_, name, programs) in zip(cells, LAYOUTS.values(), strict=True)
+        for response in programs
+    ]
+    operator = UnitTestMapper(entry_point="entry_point")
+    columns = operator.map(pa.Table.from_pylist(rows))
+    verdicts = columns["verdict"].to_pylist()
+    found = dict(zip(LAYOUTS, zip(verdicts[::2], verdicts[1::2], strict=True), strict=True))
+    assert found == dict.fromkeys(LAYOUTS, ("correct", "wrong_answer"))
+
+
+def test_columns_of_structs():
     lists = pa.struct([("input", pa.list_(STRING)), ("output", pa.list_(STRING))])
     public, private = ({"input": [k], "output": [str(int(k) ** 2)]} for k in "23")
     rows = pa.table(
@@ -224,6 +368,11 @@ def test_apps_and_code_contests():
     )
     operator = UnitTestMapper(tests=("public_tests", "private_tests"))
     assert written(operator, rows)["tests_passed"] == [2, 1]
+    # A field that other rows have is null in this one.
+    truths = [{"assert_case": ["assert add(1, 2) == 3"]}, {"inputs": ["1 2"], "outputs": ["3"]}, {}]
+    rows = pa.table({"response": [ADD[0], SUM[0], SUM[0]], "tests": truths})
+    assert written(UnitTestMapper(), rows)["reward_accuracy"] == [1.0, 1.0, None]
+    assert written(UnitTestMapper(), rows)["reward_accuracy_missing"][2] == "no_tests"
 
 
 def test_a_field_of_structs():
@@ -282,9 +431,6 @@ def test_equal_rows_are_graded_once(monkeypatch):
     ("fields", "message"),
     [
         ({"right": 0}, "wrong 0.0 is not below right 0.0"),
-        ({"setup": "test_setup_code"}, "setup is for style assert"),
-        ({"entry_point": "entry_point"}, "entry_point is for style assert"),
-        ({"style": "assert", "float_tolerance": 0.1}, "float_tolerance is for style stdin"),
         ({"timeout": 0}, "field 'timeout' is 0; input should be greater than 0"),
         ({"test": "test_list"}, "unknown field 'test'; did you mean 'tests'?"),
     ],

@@ -1,13 +1,7 @@
 import pytest
 
-from rejuice.operators.sandbox.grading import (
-    Grader,
-    Program,
-    StdinCase,
-    Submission,
-    assert_cases,
-    shared_sandbox,
-)
+from rejuice.operators.sandbox.cases import StdinCase, cases_of
+from rejuice.operators.sandbox.grading import Grader, Program, Submission, shared_sandbox
 from rejuice.operators.sandbox.run import SandboxLimits
 
 
@@ -24,7 +18,7 @@ def verdicts(limits):
         if tests and isinstance(tests[0], tuple):
             cases = tuple(StdinCase(*each) for each in tests)
         else:
-            cases = assert_cases([list(tests)], setup, entry_point)
+            cases = cases_of([list(tests)], setup, entry_point, style="assert")
         grader = Grader(
             shared_sandbox(), limits._replace(seconds=seconds), **{"run_all": True, **options}
         )

@@ -7,13 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators.sandbox.calls import ProgramEndedError, decode, encode, judge
-from rejuice.operators.sandbox.grading import (
-    AssertCase,
-    BadTestsError,
-    Grader,
-    Program,
-    shared_sandbox,
-)
+from rejuice.operators.sandbox.cases import AssertCase, BadTestsError
+from rejuice.operators.sandbox.grading import Grader, Program, shared_sandbox
 from rejuice.operators.sandbox.run import SandboxLimits
 
 pytestmark = pytest.mark.slow
@@ -287,6 +282,26 @@ def test_tests_that_no_program_can_be_graded_by(test):
     grader = Grader(shared_sandbox(), SandboxLimits())
     with pytest.raises(BadTestsError):
         grader.run(Program("def f(x=1): return x"), AssertCase("", test))
+
+
+def test_a_test_reads_no_files(verdicts):
+    seen = "try:\n    seen = open('/etc/hostname').read()\nexcept OSError:\n    seen = None\n"
+    code = "def f(x): return x"
+    tests = [f"{seen}assert f(seen) is None", "f(1)\nopen('/etc/hostname')"]
+    assert verdicts(code, *tests) == ["passed", "error"]
+    assert verdicts(code, "f(open('/etc/hostname').read())") == []
+
+
+def test_tests_import_from_the_program(verdicts):
+    code = "def max(x): return x\nclass Pair:\n    def __init__(self): self.a = 1\n"
+    tests = [
+        "from solution import max\nassert max(3) == 3",
+        "import solution\nassert solution.Pair().a == 1",
+        "from solution import *\nassert Pair().a == 1",
+        "from solution import max\nthree: int = max(3)\nassert three == 3",
+        "from solution import nothing\nassert nothing() == 1",
+    ]
+    assert verdicts(code, *tests) == ["passed"] * 4 + ["error"]
 
 
 def test_names_of_python_and_its_library_are_never_the_program_s(verdicts):

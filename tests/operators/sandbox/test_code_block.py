@@ -2,9 +2,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.operators.sandbox.grading import extract_code
+from rejuice.operators.sandbox import grading
 
 CODE = "def f(x):\n    return x\n"
+
+
+def extract_code(response, **fields):
+    found = grading.extract_code(response, **fields)
+    assert found is None or found[1] == "python"
+    return found and found[0]
+
+
+def language(response):
+    return grading.extract_code(response)[1]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +69,7 @@ def test_the_last_python_block_counts_also_after_others():
     blocks = [f"```python\n{READS}\n```", "```python\nprint(3)\n```", "```\n4\n```"]
     assert extract_code("\nor\n".join(blocks)) == "print(3)\n"
     assert extract_code("\nor\n".join(blocks[:1] + blocks[2:])) == f"{READS}\n"
-    assert extract_code("```c\nputs();\n```\n```\n4\n```") == "4\n"
+    assert extract_code("```sh\npython a.py\n```\n```\nprint(4)\n```") == "print(4)\n"
 
 
 def test_a_block_of_comments_is_no_program():
@@ -142,3 +152,86 @@ def test_a_policy_that_repeats_itself_is_read_at_once(text):
 
 def test_empty_lines_are_no_program():
     assert extract_code("```py\n" + "\n" * 90_000) is None
+
+
+CPP = "#include <iostream>\nint main() { std::cout << 3; }\n"
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        *(
+            ("cpp", "cpp"),
+            ("C++17", "cpp"),
+            ("{.cpp .numberLines}", "cpp"),
+            ("language-java", "java"),
+        ),
+        *(
+            ("c", "c"),
+            ("js", "javascript"),
+            ("c#", "csharp"),
+            ("Rust title=a", "rust"),
+            ("hs", "haskell"),
+        ),
+    ],
+)
+def test_the_language_of_a_block(label, name):
+    found = grading.extract_code(f"So:\n```{label}\nclass A {{}}\n```\n")
+    assert found == ("class A {}\n", name)
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (CPP, "cpp"),
+        (f"// Sums.\n/* By\nus */\n#pragma once\n{CPP}", "cpp"),
+        ("using namespace std;\n", "cpp"),
+        ("import java.util.*;\npublic class A {}", "java"),
+        ("public class Main {", "java"),
+        ("package main\n\nfunc main() {}", "go"),
+        ("fn main() { }", "rust"),
+        ("const n = 3;", "javascript"),
+        ("console.log(3)", "javascript"),
+    ],
+)
+@pytest.mark.parametrize("form", ["{}", "```\n{}\n```", "```text\n{}\n```"])
+def test_a_program_shows_its_language(form, code, name):
+    assert language(form.format(code)) == name
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *(
+            "# include <a>\nprint(1)",
+            "#include the border\nprint(1)",
+            "class A:\n    pass",
+            "let = 3",
+        ),
+        *("import javalang", "function = len", "use = 1", "package = 'main'"),
+    ],
+)
+def test_a_python_program_shows_no_other_language(code):
+    assert extract_code(code) == code
+
+
+def test_a_python_block_wins_over_other_languages():
+    cpp, python = f"```cpp\n{CPP}```\n", f"```python\n{READS}\n```\n"
+    plain, printed, shell = f"```\n{READS}\n```\n", "```\n3 4\n```\n", "```bash\ng++ a.cpp\n```\n"
+    for response in (cpp + python, python + cpp + printed, cpp + plain, plain + cpp):
+        assert extract_code(response) == f"{READS}\n"
+    for response in (
+        cpp,
+        cpp + printed,
+        shell + cpp + printed + shell,
+        f"<think>{python}</think>{cpp}",
+    ):
+        assert grading.extract_code(response) == (CPP, "cpp")
+    assert extract_code(printed) == "3 4\n"
+
+
+@pytest.mark.parametrize(
+    "text", ["// " * 9000, "/* *" * 9000, "# " * 9000, "/**/" * 9000, "#\n" * 9000]
+)
+def test_comments_without_an_end_are_read_at_once(text):
+    assert extract_code(f"{text}\nx") == f"{text}\nx"

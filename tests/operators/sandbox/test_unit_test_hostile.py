@@ -3,7 +3,8 @@
 import pytest
 
 from rejuice.operators.sandbox import grading
-from rejuice.operators.sandbox.grading import AssertCase, shared_sandbox, weaknesses
+from rejuice.operators.sandbox.cases import AssertCase
+from rejuice.operators.sandbox.grading import shared_sandbox, weaknesses
 
 pytestmark = pytest.mark.slow
 

@@ -98,9 +98,9 @@ def test_what_data_juicer_has_logged_is_below_the_table():
     logged = {"ERROR [/b] 500": 1400, "WARNING a": 2, "WARNING b": 1, "WARNING c": 1}
     lines = shown(steps=(STEPS[0], STEPS[1].model_copy(update={"logged": logged})))
     assert lines[-4:] == [
-        "pass_rate_filter: Data-Juicer logged 1,400 times: ERROR [/b] 500",
-        "pass_rate_filter: Data-Juicer logged 2 times: WARNING a",
-        "pass_rate_filter: Data-Juicer logged once: WARNING b",
+        "pass_rate_filter: logged 1,400 times: ERROR [/b] 500",
+        "pass_rate_filter: logged 2 times: WARNING a",
+        "pass_rate_filter: logged once: WARNING b",
         "pass_rate_filter: 1 more message is in report.json",
     ]
 

@@ -258,7 +258,7 @@ def test_the_run_and_its_report_show_what_failed(recipe_of, model, monkeypatch, 
     path = recipe_of(model, min_score=0.0)
     run = runner(monkeypatch, capsys, path.parent)
     status, out, err = run("run", path.name)
-    shown = f"{FILTER}: Data-Juicer logged 16 times: ERROR Error code: 500 - {{'error': {{'message': '500'}}}}"
+    shown = f"{FILTER}: logged 16 times: ERROR Error code: 500 - {{'error': {{'message': '500'}}}}"
     assert (status, err) == (0, "")
     assert shown in out.splitlines()
     assert f"{FAILED} 8" in out

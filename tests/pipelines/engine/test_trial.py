@@ -75,6 +75,49 @@ def test_references_that_are_indices_of_options(lines):
     assert lines(["prompt_template_mapper", RECORDED, *GRADED], rows) == []
 
 
+@pytest.mark.parametrize("name", ["tests", "truth.tests"])
+def test_tests_that_cannot_be_read(lines, name):
+    def code(*cells):
+        cells = [each if name == "tests" else {"tests": each} for each in cells]
+        rows = [row(str(at), **{name.split(".")[0]: each}) for at, each in enumerate(cells)]
+        return lines(
+            ["prompt_template_mapper", RECORDED, {"unit_test_mapper": {"tests": name}}], rows
+        )
+
+    assert code("[]", "['assert f(1)']") == []
+    assert code("['assert f(1)']", "", '{"inputs": ["1"], "outputs": []}', "see above") == [
+        "unit_test_mapper: bad_tests in 2 of the first 3 rows that have tests, such as row 3: "
+        "1 inputs but 0 outputs."
+    ]
+
+
+def test_rows_whose_tests_none_can_read_are_refused(lines, tmp_path):
+    rows = [row("a", kind="math"), row("b", tests='["f ="]', kind="code")]
+    step = {"unit_test_mapper": {"where": {"kind": "code"}}}
+    lines(["prompt_template_mapper", RECORDED], rows)
+    recipe = Recipe(
+        ["prompt_template_mapper", RECORDED, step], "a.jsonl", export_path="out.parquet"
+    )
+    with pytest.raises(RejuiceError) as error:
+        run(recipe)
+    found = str(error.value)
+    assert "step 3 unit_test_mapper" in found
+    assert "1 of the first 1 rows that have tests, such as row 2: test 1: 'f =' is neither" in found
+    assert "`tests`" in found
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_a_field_of_tests_that_is_not_there_is_refused_in_its_step(lines):
+    recipe = Recipe(
+        ["prompt_template_mapper", RECORDED, {"unit_test_mapper": {"tests": "truth.code"}}],
+        "a.jsonl",
+        export_path="out.parquet",
+    )
+    lines(["prompt_template_mapper", RECORDED], [row("a", truth={"tests": "[]"})])
+    with pytest.raises(DataError, match=r"a\.jsonl, step 3 unit_test_mapper: .*truth\.code"):
+        run(recipe)
+
+
 def test_columns_that_tell_prompts_apart(lines):
     rows = [row("a", image="x.png", id=1), row("a", image="y.png", id=2), row("b", image="x.png")]
     found = (
@@ -170,6 +213,18 @@ def test_no_column_of_sources_to_name(lines):
     assert lines(process, [row("a", source=1), row("b", source=2)]) == []
     both = [{**each, "data_source": "z"} for each in two]
     assert lines(process, both) == []
+
+
+def test_a_column_of_checkers_that_is_not_read(lines):
+    check = "def check(stdin, printed, expected): return True"
+    rows = [row("a", tests=[], generated_checker=None), row("b", tests=[], generated_checker=check)]
+    process = [{"prompt_template_mapper": {"reference": None}}, RECORDED]
+    (line,) = lines([*process, "unit_test_mapper"], rows)
+    shown, _, field = line.partition("add checker: ")
+    assert "unit_test_mapper: column 'generated_checker'" in shown
+    assert lines([*process, {"unit_test_mapper": {"checker": field}}], rows) == []
+    assert lines([*process, "unit_test_mapper"], rows[:1]) == []
+    assert lines(process, rows) == []
 
 
 def test_a_where_of_another_type_is_refused_in_its_file(tmp_path):

@@ -7,7 +7,7 @@ import yaml
 from each import check_each
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.recipe import Recipe, load
 from rejuice.pipelines.recipe.steps import step_names
 
 RECIPES = sorted((Path(__file__).parents[3] / "recipes").glob("*.yaml"))
@@ -48,6 +48,19 @@ def test_every_way_to_write_a_step(tmp_path):
 def test_names_of_repeated_steps():
     assert step_names(["a", "b", "a", "a", "b"]) == ["a", "b", "a_2", "a_3", "b_2"]
     assert step_names([]) == []
+
+
+def test_a_program_of_a_policy_that_cannot_be_run_is_wrong(tmp_path):
+    """A recorded one says nothing about the policy; a missing reward would be one to learn from."""
+
+    def resolved(sampling, **fields):
+        recipe = Recipe([*sampling, {"unit_test_mapper": fields}], "a.jsonl", export_path="b.jsonl")
+        return recipe.steps[-1].operator.on_unrunnable
+
+    sampled = [{"policy_rollout_mapper": {"engine": "transformers", "model": "embedded"}}]
+    assert resolved([{"recorded_rollout_mapper": {"columns": ["a"]}}]) is None
+    assert resolved(sampled) == "wrong"
+    assert resolved(sampled, on_unrunnable="missing") == "missing"
 
 
 def test_anchors_and_merges_are_yaml_too(tmp_path):

@@ -1,0 +1,226 @@
+"""Tests of programs in the layouts of public datasets, rebuilt small from their documented form."""
+
+import base64
+import json
+import pickle
+import sys
+import tracemalloc
+import zlib
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from rejuice.operators.sandbox import cases
+from rejuice.operators.sandbox.cases import AssertCase, BadTestsError, StdinCase, cases_of
+
+
+def packed(value):
+    return base64.b64encode(zlib.compress(pickle.dumps(value))).decode()
+
+
+PAIR = {"input": "1 2\n", "output": "3\n"}
+READ = StdinCase("1 2\n", "3\n")
+FILE = "from solution import f\n\ndef test_a():\n    assert f(1) == 2\n\ndef test_b():\n    f(0)\n"
+STDIN = {
+    "LiveCodeBench, public": [{**PAIR, "testtype": "stdin"}],
+    "LiveCodeBench, private": packed(json.dumps([PAIR])),
+    "APPS, TACO": {"inputs": ["1 2\n"], "outputs": ["3\n"]},
+    "CodeContests": {"input": ["1 2\n"], "output": ["3\n"]},
+    "SYNTHETIC-1": {
+        "language": "python",
+        "test_cases": [{**PAIR, "type": "stdin_stdout", "fn_name": None}],
+    },
+    "a single one": PAIR,
+    "codeforces": [{"input": "1 2\n", "output": "3\n", "id": 7}],
+}
+
+
+@pytest.mark.parametrize("cell", STDIN.values(), ids=STDIN)
+def test_pairs_of_texts(cell):
+    assert cases_of([cell]) == (READ,)
+    assert cases_of([json.dumps(cell) if not isinstance(cell, str) else cell]) == (READ,)
+
+
+CALLS = {
+    "LiveCodeBench": (
+        [{"input": "[1, 2]\n3", "output": "4", "testtype": "functional"}],
+        '{"func_name": "f"}',
+        ([[1, 2], 3], [4]),
+    ),
+    "APPS": (
+        {"fn_name": "f", "inputs": [[1, "a"]], "outputs": [[1, 2]]},
+        None,
+        ([1, "a"], [[1, 2]]),
+    ),
+    "TACO, Eurus": ({"fn_name": "f", "inputs": [[12]], "outputs": [[0]]}, None, ([12], [[0], 0])),
+    "SYNTHETIC-1": (
+        {"test_cases": [{"fn_name": "f", "input": [1], "output": [3], "type": "function_call"}]},
+        None,
+        ([1], [[3], 3]),
+    ),
+    "DeepCoder": (
+        [
+            {
+                "input": "1",
+                "output": "null",
+                "testtype": "functional",
+                "metadata": {"func_name": "f"},
+            }
+        ],
+        None,
+        ([1], [None]),
+    ),
+}
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Runs a test of a program that has these names."""
+
+    def test(case, **names):
+        solution = ModuleType("solution")
+        vars(solution).update(names)
+        monkeypatch.setitem(sys.modules, "solution", solution)
+        exec(case.test, {})
+
+    return test
+
+
+@pytest.mark.parametrize(("cell", "entry", "call"), CALLS.values(), ids=CALLS)
+def test_calls_of_a_function(run, cell, entry, call):
+    [case] = cases_of([cell], entry_point=entry)
+    called = []
+
+    def f(*arguments):
+        called.append(list(arguments))
+        return call[1][-1]
+
+    run(case, f=f)
+    assert called == [call[0]]
+    for right in call[1]:
+        run(case, f=lambda *_, right=right: right)
+    with pytest.raises(AssertionError):
+        run(case, f=lambda *_: "other")
+
+
+def test_a_call_is_of_the_class_where_there_is_one(run):
+    [case] = cases_of([{"fn_name": "f", "inputs": [[[1, 2]]], "outputs": [[2, 1]]}])
+    run(case, Solution=lambda: SimpleNamespace(f=lambda items: tuple(items[::-1])))
+
+
+ASSERTIONS = {
+    "MBPP": ["assert f(1) == 2", "assert f(2) == 3"],
+    "AM-Thinking": {"assert_case": ["assert f(1) == 2", "assert f(2) == 3"]},
+}
+
+
+@pytest.mark.parametrize("cell", ASSERTIONS.values(), ids=ASSERTIONS)
+def test_assertions(cell):
+    found = cases_of([json.dumps(cell)], setup=["import math"])
+    assert found == tuple(AssertCase("import math", f"assert f({n}) == {n + 1}") for n in (1, 2))
+
+
+def test_a_file_for_pytest_has_a_test_for_each_function():
+    assert [case.test.splitlines()[-1] for case in cases_of([FILE])] == ["test_a()", "test_b()"]
+
+
+def test_check_of_humaneval_is_called():
+    text = "def check(candidate):\n    assert candidate(1) == 2\n"
+    assert cases_of([text], entry_point="f") == (AssertCase("", f"{text}\n\ncheck(f)\n"),)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(5, "5"), (2.5, "2.5"), (["1", "2"], "1\n2\n"), ([1, 2], "1\n2\n")]
+)
+def test_numbers_and_lists_of_lines_are_text(value, text):
+    assert cases_of([{"inputs": [value], "outputs": [value]}]) == (StdinCase(text, text),)
+
+
+@pytest.mark.parametrize(
+    "cell", [None, "", " ", [], {}, {"inputs": [], "outputs": []}, {"test_cases": []}]
+)
+def test_none(cell):
+    assert cases_of([cell]) == ()
+
+
+class Evil:
+    def __reduce__(self):
+        return (print, ("executed",))
+
+
+BAD = {
+    "length": ({"inputs": ["1", "2"], "outputs": ["1"]}, "2 inputs but 1 outputs"),
+    "keys": ([PAIR, {"stdin": "1"}], "test 2: it has stdin, not input and output"),
+    "value": ({"inputs": [{"a": 1}], "outputs": ["1"]}, "{'a': 1} is no text"),
+    "truth": ({"inputs": [True], "outputs": ["1"]}, "True is no text"),
+    "no name": ([{**PAIR, "testtype": "functional"}], "test 1: it calls a function whose name"),
+    "no call": ("not json", "'not json' calls no function"),
+    "numpy": ("import numpy as np\nassert np.isclose(f(1), 2)", "they import numpy"),
+    "pytest": (
+        "from solution import f\ndef test_a():\n    import pytest\n    f()",
+        "import pytest",
+    ),
+    "no entry point": ("def check(f):\n    f(1)\n", "they define check, and no `entry_point`"),
+    "no JSON": ({"fn_name": "f", "inputs": [[b"a"]], "outputs": [1]}, "[b'a'] or 1 is not in JSON"),
+    "no list": ({"fn_name": "f", "inputs": [3], "outputs": [1]}, "3 are no arguments of f"),
+    "no Python": ("see the statement", "is neither JSON nor Python"),
+    "number": (7, "7 is neither JSON nor Python"),
+    "fixture": ("def test_a(tmp_path):\n    f()\n", "test_a has arguments that only pytest gives"),
+    "hostile name": ({"fn_name": "f()#", "inputs": [[1]], "outputs": [1]}, "'f()#' is no name"),
+    "hostile pickle": (packed(Evil()), "a pickle of something else than a text"),
+    "pickle in a list": ([packed("[]")], "is neither JSON nor Python"),
+    "long pickle": (
+        base64.b64encode(zlib.compress(b"\x80\x04" + b"\x94" * 10**6)).decode(),
+        "a pickle of something else than a text",
+    ),
+    "pickle of a list": (packed([1]), "a pickle of something else than a text"),
+    "cut off": (packed("[1, 2, 3, 4, 5, 6]" * 9)[:40], "packed tests are no base64 of zlib"),
+    "no zlib": ("eJ" + "A" * 40, "packed tests are no base64 of zlib of a pickle"),
+}
+
+
+@pytest.mark.parametrize(("cell", "message"), BAD.values(), ids=BAD)
+def test_what_is_no_test_is_named(cell, message, capsys):
+    with pytest.raises(BadTestsError) as error:
+        cases_of([cell])
+    assert message in str(error.value)
+    assert "executed" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("style", "cell", "message"),
+    [("stdin", ["assert f(1)"], "not of style stdin"), ("assert", [PAIR], "not of style assert")],
+)
+def test_a_style_refuses_the_other(style, cell, message):
+    with pytest.raises(BadTestsError, match=message):
+        cases_of([cell], style=style)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"setup": 3}, "the code before the tests, 3, is no text"),
+        ({"entry_point": "f()"}, "'f\\(\\)' is no name of a function"),
+        ({"entry_point": ["f"]}, "no name of a function"),
+    ],
+)
+def test_what_belongs_to_tests_and_is_no_use(fields, message):
+    with pytest.raises(BadTestsError, match=message):
+        cases_of([[PAIR]], **fields)
+
+
+def test_pytest_s_tests_are_called_but_helpers_are_not():
+    text = (
+        "def test_of(x):\n    assert f(x)\ntest_of(1)\nclass TestA:\n    def test_b(self): f(2)\n"
+    )
+    assert [case.test.splitlines()[-1] for case in cases_of([text])] == ["TestA().test_b()"]
+
+
+def test_a_bomb_is_not_unpacked(monkeypatch):
+    monkeypatch.setattr(cases, "_MOST_UNPACKED", 2**16)
+    bomb = base64.b64encode(zlib.compress(bytes(2**24))).decode()
+    tracemalloc.start()
+    with pytest.raises(BadTestsError, match="up to 65,536 bytes"):
+        cases_of([bomb])
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()
