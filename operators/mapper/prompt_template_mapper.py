@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -25,7 +25,7 @@ from ..columns import (
 )
 from ..errors import DataError
 from ..operator import Change, Columns, Operator, drop
-from ..options import Options, marked, options_in
+from ..options import Options
 
 _COLUMN = re.compile(r"\{\{|\{([^{}]*)\}")
 _ESCAPES = {"\a": "a", "\b": "b", "\v": "v", "\f": "f", "\r": "r", "\x1b": "e"}
@@ -53,9 +53,8 @@ class PromptTemplateMapper(Operator):
     """Column with the question: strings, or chats. A chat is a list of messages (role, content),
     also with content parts, with ShareGPT's keys (from, value), or as JSON text.
 
-    Or a text over several columns, such as "{instruction}\\n{input}". An empty cell gives nothing,
-    a list is lines `A. ...`, `B. ...`, and `{choices}` are those of `choices`. Braces that stay
-    are doubled."""
+    Or a text over columns, such as "{instruction}\\n{input}": an empty cell gives nothing, a list
+    is lines `A. ...`, `B. ...`, `{choices}` are those of `choices`; other braces are doubled."""
     final_message: Literal["auto", "response", "fail"] = "auto"
     """What a final message of the assistant is: `response` leaves it out of the prompt, and
     `recorded_rollout_mapper` reads it from the same column; `fail` ends the run. `auto` is `fail`
@@ -74,15 +73,15 @@ class PromptTemplateMapper(Operator):
     r"""`boxed`: the reference is the content of the last `\boxed{}` of a worked solution, and there
     is none without one. `text`: it is all of the text. `auto`: what is in the last box, where a
     text has one, else all of it."""
-    choices: str | tuple[str, ...] | None = None
-    """Column with the options of multiple choice, or a column for each. The reference may then be
-    the number, label or text of one of them, and becomes its letter and its text, which are both
-    right. Options are lists of texts, {text: [...], label: [...]} or {A: ..., B: ...}.
+    choices: tuple[str, ...] = ()
+    """Column with the options of multiple choice, or a column for each. The reference is then the
+    number, label or text of one of them, and becomes its letter and its text: both are right.
+    Options are a list of texts, {text: [...], label: [...]} or {A: ..., B: ...}.
 
-    Where `reference` is one of several columns, or a list with 1 for the right option and 0 for the
-    others, datasets have the right one first: their order is drawn, and `{choices}` shows it."""
+    Where `reference` is one of these columns, or a list with 1 for the right option and 0 for
+    others, datasets have the right one first: the order that `{choices}` shows is drawn."""
     first_choice: Literal[0, 1] = 0
-    """The number of the first option, where references are numbers."""
+    """The number of the first of the choices, where references are numbers."""
     reference_pattern: str | None = None
     """Regular expression that finds the reference in that column, such as `#### (.*)`. The last
     match counts; its first group is the reference, if it has one."""
@@ -99,13 +98,6 @@ class PromptTemplateMapper(Operator):
         "no_reference": "the reference is null, empty or not finite, `reference_pattern` does not "
         "match, there is no box with balanced braces, or it is none of the `choices`",
     }
-
-    @field_validator("question")
-    @classmethod
-    def _names_columns(cls, question: str) -> str:
-        if "{" in question and not all(_names_in(question) or [""]):
-            raise ValueError("no column is named in braces; double those that are text: {{}}")
-        return re.sub(r"\\n(?![a-zA-Z])", "\n", question)  # In single quotes, YAML keeps it.
 
     @field_validator("reference_pattern")
     @classmethod
@@ -136,15 +128,11 @@ class PromptTemplateMapper(Operator):
     def questions(self) -> Columns:
         """The columns of which questions are made, as paths."""
         names = _names_in(self.question) or [self.question]
-        placed = {"choices": self._choices()} if self.choices else {}
-        return tuple(dict.fromkeys(chain(*(placed.get(name, (name,)) for name in names))))
-
-    def _choices(self) -> Columns:
-        return (self.choices,) if isinstance(self.choices, str) else self.choices or ()
+        return tuple(n for n in names if not self.choices or n != "choices") or self.choices
 
     def paths(self) -> Columns:
         reference = [] if self.reference is None else [self.reference]
-        return (*self.questions(), *reference, *self._choices(), *self.identity)
+        return (*self.questions(), *reference, *self.choices, *self.identity)
 
     def writes(self) -> Columns:
         return ("prompt_id", "prompt", "reference")
@@ -157,16 +145,13 @@ class PromptTemplateMapper(Operator):
         return tuple(name for name, sources in whole.items() if name in sources)
 
     def apply(self, table: pa.Table) -> Change:
-        if "{" in self.question:
-            prompts = self._from_text(self._composed(table))
-        else:
-            prompts = self._prompts(at_path(table, self.question))
+        prompts = self._composed(table) or self._prompts(at_path(table, self.question))
         columns = {"prompt": prompts}
         bad = {"no_question": prompts.is_null()}
         if self.reference is None:
             columns["reference"] = pa.nulls(table.num_rows, pa.string())
         else:
-            found = self._references(table)
+            found = self.references(table)
             columns["reference"] = pa.array([text or None for text in found], pa.string())
             bad["no_reference"] = columns["reference"].is_null()
         others = [at_path(table, path).to_pylist() for path in self.identity]
@@ -190,60 +175,55 @@ class PromptTemplateMapper(Operator):
         """
         if self.reference is None:
             return []
-        references = self._references(table)
+        references = self.references(table)
         usable = self.reference_pattern is None or any(references)
         if self.on_bad_row == "fail" and usable and "" in references:
             self._fail(table, references.index(""), "no_reference")
         return [text for text in references if text]
 
-    def _composed(self, table: pa.Table) -> pa.Array:
-        """Questions of several columns, string[N]; null where all of them are empty."""
+    def _composed(self, table: pa.Table) -> pa.Array | None:
+        """Prompts of a text over columns; None where the question is a column."""
         cells = {name: self._cells(table, name) for name in _names_in(self.question)}
+        if not cells:
+            return None
         values = {"{{": "{", "}}": "}", **{f"{{{name}}}": each for name, each in cells.items()}}
+        question = re.sub(
+            r"\\n(?![a-zA-Z])", "\n", self.question
+        )  # YAML keeps it in single quotes.
+        texts = pc.utf8_trim_whitespace(fill(question, values))
         given = pc.utf8_trim_whitespace(pc.binary_join_element_wise(*cells.values(), ""))
-        texts = pc.utf8_trim_whitespace(fill(self.question, values))
-        return pc.if_else(pc.equal(given, ""), None, texts)
+        return self._from_text(pc.if_else(pc.equal(given, ""), None, texts))
 
     def _cells(self, table: pa.Table, name: str) -> pa.Array:
-        """What a name in `question` stands for: texts, and options each on a line of its own."""
-        if self.choices and name in ("choices", self.choices):
-            options = self._options(table)
+        if self.choices and (name == "choices" or self.choices == (name,)):
+            options = self.options(table)
         else:
             column = at_path(table, name)
-            if not pa.types.is_nested(column.type):
-                return pc.fill_null(self._texts(column, name, "question"), "")
-            cells = column.to_pylist()
-            options = list(map(Options.of, cells))
-            if any(cell and not each for cell, each in zip(cells, options, strict=True)):
-                self._texts(column, name, "question")  # It says what is right.
+            is_nested = pa.types.is_nested(column.type)
+            options = list(map(Options.of, column.to_pylist() if is_nested else ()))
+            if not any(options):
+                return pc.fill_null(_texts(column, name, "question"), "")
         return pa.array([each.shown() if each else "" for each in options], pa.string())
 
-    def _options(self, table: pa.Table) -> list[Options | None]:
-        """Those of each row, in the order in which they are shown."""
-        found = options_in(table, self._choices())
-        return [each and each.drawn() for each in found] if self._has_right_first(table) else found
+    def options(self, table: pa.Table) -> list[Options | None]:
+        """Those of each row, in the order in which a prompt shows them."""
+        columns = [at_path(table, path).to_pylist() for path in self.choices]
+        cells = columns[0] if len(columns) == 1 else map(list, zip(*columns, strict=True))
+        found = list(map(Options.of, cells))
+        marks = None if self.reference is None else at_path(table, self.reference)
+        if marks is not None and is_list(marks.type):
+            return [o and o.drawn(m) for o, m in zip(found, marks.to_pylist(), strict=True)]
+        return [o and o.drawn() for o in found] if self.reference in self.choices else found
 
-    def _has_right_first(self, table: pa.Table) -> bool:
-        if self.reference is None or self.reference in self._choices():
-            return self.reference is not None
-        return is_list(at_path(table, self.reference).type)
-
-    def _references(self, table: pa.Table) -> list[str]:
+    def references(self, table: pa.Table) -> list[str]:
         """Empty where a row has none."""
         column = at_path(table, self.reference or "")
-        if self.choices is None:
+        if not self.choices:
             return self._found(column)
-        if is_list(column.type):
-            found = marked(options_in(table, self._choices()), column.to_pylist())
-        else:
-            found = self._found(column)
-        kind = column.type
-        is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-        first = self.first_choice
-        return [
-            options.reference(text, first, is_number=is_number) if options and text else ""
-            for options, text in zip(self._options(table), found, strict=True)
-        ]
+        is_raw = pa.types.is_integer(column.type) or is_list(column.type)
+        named = column.to_pylist() if is_raw else self._found(column)
+        pairs = zip(self.options(table), named, strict=True)
+        return [options.reference(n, self.first_choice) if options else "" for options, n in pairs]
 
     def _prompts(self, questions: pa.Array) -> pa.Array:
         chats = chats_of(questions)
@@ -304,14 +284,14 @@ class PromptTemplateMapper(Operator):
     def _found(self, column: pa.Array) -> list[str]:
         """Empty where a row has none."""
         if is_list(column.type):
-            texts = self._texts(column.flatten(), self.reference or "", "reference")
+            texts = _texts(column.flatten(), self.reference or "", "reference")
             inner = list(map(self._one, texts.to_pylist()))
             ends = np.cumsum(np.asarray(pc.fill_null(pc.list_value_length(column), 0)))
             return [
                 as_text(list(filter(None, inner[begin:end])))
                 for begin, end in pairwise([0, *ends.tolist()])
             ]
-        texts = self._texts(column, self.reference or "", "reference")
+        texts = _texts(column, self.reference or "", "reference")
         return list(map(self._any_of, texts.to_pylist()))
 
     def _any_of(self, text: str | None) -> str:
@@ -333,42 +313,41 @@ class PromptTemplateMapper(Operator):
             text = None
         return (text or "").strip()
 
-    def _texts(self, column: pa.Array, name: str, field: str) -> pa.Array:
-        """A column that a field names, as strings."""
-        right = f"set `{field}` to a column of strings, numbers or lists of them"
-        if pa.types.is_nested(column.type):
-            raise DataError(f"column '{name}' is {column.type}", right)
-        if pa.types.is_floating(column.type):  # NaN is pandas' null, and no answer
-            column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
-        # A cast, even to what it is, loads pyarrow.compute: a sixth of what `rejuice check` takes.
-        try:
-            return column if column.type == pa.string() else column.cast(pa.string())
-        except pa.ArrowException:  # Bytes that are no text, or a date without a calendar.
-            found = f"column '{name}' is {column.type}, and not text"
-            raise DataError(found, right) from None
-
     def _fail(self, table: pa.Table, row: int, reason: str) -> None:
         right = "fix the row, or set on_bad_row: drop_row to leave such rows out"
-        values = {path: _excerpt(at_path(table, path)[row].as_py()) for path in self.paths()}
-        questions = "', '".join(self.questions())
-        if reason == "no_question" or self.reference is None:
-            rest = f" (its {self.reference}: {values[self.reference]})" if self.reference else ""
-            raise DataError(f"a row has no text in column '{questions}'{rest}", right)
+        paths = dict.fromkeys((*self.questions(), self.reference, *self.choices))
+        values = {path: _excerpt(at_path(table, path)[row].as_py()) for path in paths if path}
+        own = values.pop(self.reference or "", None)
+        if reason == "no_question" or own is None:
+            rest = f" (its {self.reference}: {own})" if own else ""
+            named = "', '".join(self.questions())
+            raise DataError(f"a row has no text in column '{named}'{rest}", right)
         why = f", {self.reference_pattern!r} not found" if self.reference_pattern else ""
-        if self.choices is not None:
+        if self.choices:
             why += ", which is none of its options"
-            right += "; if options are counted from 1, set first_choice: 1"
-        its = [path for path in (*self.questions(), *self._choices()) if path != self.reference]
-        shown = ", ".join(f"its {path}: {values[path]}" for path in dict.fromkeys(its))
-        raise DataError(
-            f"no reference in column '{self.reference}': {values[self.reference]}{why} ({shown})",
-            right,
-        )
+            right += "; if the first option is number 1, set first_choice: 1"
+        its = ", ".join(f"its {path}: {value}" for path, value in values.items())
+        raise DataError(f"no reference in column '{self.reference}': {own}{why} ({its})", right)
 
 
 def _names_in(question: str) -> list[str]:
     """The columns that a text over columns names; none of one that is a column."""
     return [found[1] for found in _COLUMN.finditer(question) if found[1] is not None]
+
+
+def _texts(column: pa.Array, name: str, field: str) -> pa.Array:
+    """A column that a field names, as strings."""
+    right = f"set `{field}` to a column of strings, numbers or lists of them"
+    if pa.types.is_nested(column.type):
+        raise DataError(f"column '{name}' is {column.type}", right)
+    if pa.types.is_floating(column.type):  # NaN is pandas' null, and no answer
+        column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
+    # A cast, even to what it is, loads pyarrow.compute: a sixth of what `rejuice check` takes.
+    try:
+        return column if column.type == pa.string() else column.cast(pa.string())
+    except pa.ArrowException:  # Bytes that are no text, or a date without a calendar.
+        found = f"column '{name}' is {column.type}, and not text"
+        raise DataError(found, right) from None
 
 
 def _excerpt(value: Any) -> str:

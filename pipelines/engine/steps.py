@@ -9,12 +9,14 @@ and the trainer compute it; what is done with a change is the same.
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
@@ -26,7 +28,6 @@ from ...operators import (
     ALL,
     Change,
     DataError,
-    Groups,
     Operator,
     OperatorError,
     PromptTemplateMapper,
@@ -321,7 +322,7 @@ def _range(frame: Frame, first_row: int) -> str:
 
 
 def check_prompts(
-    recipe: Recipe, parts: Sequence[GroupStarts], place: Callable[[int], str]
+    recipe: Recipe, parts: Sequence[GroupStarts], place: Callable[[int], str], same: Iterable[str]
 ) -> None:
     """Check that the rows of each prompt are next to each other in the dataset of a recipe."""
     try:
@@ -330,41 +331,58 @@ def check_prompts(
         operators, right = [step.operator for step in recipe.steps], error.right
         makers = [each for each in operators if isinstance(each, PromptTemplateMapper)]
         column = makers[0].question if makers else "prompt_id"
-        is_column = not makers or not (makers[0].identity or "." in column)
+        is_column = not makers or not (makers[0].identity or {*column} & {*".{"})
         if is_column and any(map(gives_responses, operators)):  # Else a row is one of its prompt's.
             step = f"exact_deduplicator: {{column: {column}, within: all}}"
             right = f"keep one of them by the first step `{step}`, or {right}"
+        right = "; ".join([right, *same])
         raise DataError(error.found, right, where=str(recipe.head.dataset_spec)) from None
 
 
 _NUMBERS_OF_ROWS = frozenset({"id", "idx", "index", "uid", "uuid"})
 """Columns that differ in all rows."""
+_PARTS_OF_PROMPTS = re.compile(
+    r"input|(?:context|passage|article|document|image|option)s?\d*|(?:sentence|choice)\d|choices|story"
+    r"|paragraph|background|premise|hypothesis|table|schema|evidence|history|starter_code|endings"
+    r"|system(?:_prompt)?",
+    re.IGNORECASE,
+)
+"""What datasets call a part of the prompt beside the question."""
 
 
 def identity_lines(recipe: Recipe, step: Step, before: Frame, after: Frame) -> list[str]:
-    """A line with the first column in which rows of the same prompt differ; none if none does.
+    """A line with the columns in which rows of the same prompt differ; none if none does.
 
-    Rows with one recorded response each differ as they should.
+    Rows with one response each differ as they should, except in parts of prompts.
     """
-    groups = Groups.of_column(after.select(["prompt_id"])["prompt_id"])
-    if len(groups.starts_G) == after.num_rows or not _is_prompt_each(recipe, before.schema):
+    rows_of = defaultdict[str | None, list[int]](list)
+    ids = after.select(["prompt_id"])["prompt_id"].to_pylist()
+    for prompt_id, row in zip(ids, after.source_rows.tolist(), strict=True):
+        rows_of[prompt_id].append(row)
+    repeats = [rows for each, rows in rows_of.items() if each and len(rows) > 1]
+    others = _NUMBERS_OF_ROWS | _read_otherwise(recipe, before.column_names)
+    is_prompt_each, differ = _is_prompt_each(recipe, before.schema), list[str]()
+    for name in before.column_names if repeats else ():
+        if _PARTS_OF_PROMPTS.fullmatch(name) or (is_prompt_each and name.lower() not in others):
+            values = before.select([name])[name]
+            if any(len({repr(values[row]) for row in rows}) > 1 for rows in repeats):
+                differ.append(name)
+    if not differ:
         return []
-    repeats = [
-        after.source_rows[start : start + size].tolist()
-        for start, size in zip(groups.starts_G.tolist(), groups.sizes_G.tolist(), strict=True)
-        if size > 1
-    ]
-    read = _read_otherwise(recipe, before.column_names)
-    for name in before.column_names:
-        if name in read or name.lower() in _NUMBERS_OF_ROWS:
-            continue
-        values = before.select([name])[name]
-        if any(len({repr(values[row]) for row in rows}) > 1 for rows in repeats):
-            return [
-                f"{step.name}: rows with the same prompt differ in column '{name}'; if that makes "
-                f"them other prompts, set identity: [{name}]."
-            ]
-    return []
+    parts = list(filter(_PARTS_OF_PROMPTS.fullmatch, differ))
+    named = parts or differ[:3]
+    way, quoted = f"identity: [{', '.join(named)}]", "', '".join(named)
+    if parts and "image" not in quoted.lower():
+        way = f"question: {with_columns(step, *parts)}, or {way}"
+    found = f"{step.name}: rows with the same prompt differ in column '{quoted}'"
+    return [f"{found}; if that makes them other prompts, set {way}."]
+
+
+def with_columns(step: Step, *names: str) -> str:
+    """The question of a step and these columns, as its field `question` has them in YAML."""
+    question = str(step.operator.model_dump()["question"])
+    parts = (question if "{" in question else f"{{{question}}}", *(f"{{{n}}}" for n in names))
+    return json.dumps("\n".join(parts), ensure_ascii=False)
 
 
 def _is_prompt_each(recipe: Recipe, schema: pa.Schema) -> bool:

@@ -6,6 +6,7 @@ written as the export would be. Steps that call a model, a server or another lib
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import takewhile
@@ -39,37 +40,42 @@ from .steps import (
     identity_lines,
     iterate_steps,
     prefix_errors_with_step,
+    with_columns,
 )
 
 _SHOWN = 40
 _SOURCES = ("source", "dataset", "dataset_name", "ability", "category", "domain", "subject")
 """What datasets call the column that says which task or dataset a prompt is of."""
 _MOST_SOURCES = 20  # With more values, the figures do not show them.
-_OPTIONS = ("choices", "options", "answer_choices", "endings")
-"""What datasets call the list of options of which the reference may be an index."""
+_OPTIONS = re.compile(
+    r"choices|options|answer_choices|endings|(?P<one>(?:op|option|choice|ending|answer|sol)_?)[0-9a-e]",
+    re.IGNORECASE,
+)
+"""What datasets call a column of options, or those with one option each."""
 _WRITTEN = 100
 
 
 def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
     """Lines about what the first rows show that is worth a look."""
     steps = list(takewhile(_is_tried, recipe.steps))
-    lines, frame = list[str](), Frame.of(dataset.first_rows)
+    lines, same, frame = list[str](), list[str](), Frame.of(dataset.first_rows)
     grouped = any(step.operator.scope is not Scope.ROW for step in recipe.steps)
     try:
         for applied in iterate_steps(steps, frame):
             frame = applied.after
             if isinstance(applied.step.operator, PromptTemplateMapper):
                 lines += _of_references(recipe, applied.step, applied.before.table(), frame)
-                lines += identity_lines(recipe, applied.step, applied.before, frame)
+                lines += choice_lines(recipe, applied.step, applied.before, frame)
+                same += identity_lines(recipe, applied.step, applied.before, frame)
         is_whole = grouped and dataset.is_small()
         made = apply_steps(steps, Frame.of(dataset.table())) if is_whole else frame
     except RejuiceError as error:
         raise error.at(str(dataset.spec)) from None
     if grouped:
         files = [(str(file), table.num_rows) for file, table in dataset.first_tables]
-        check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: place_of(row, files))
+        check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: place_of(row, files), same)
     _try_to_write(recipe, frame)
-    return [*lines, *_of_sources(recipe, dataset.first_rows)]
+    return [*lines, *same, *_of_sources(recipe, dataset.first_rows)]
 
 
 def _is_tried(step: Step) -> bool:
@@ -134,7 +140,7 @@ def _of_references(recipe: Recipe, step: Step, rows: pa.Table, frame: Frame) -> 
     assert isinstance(operator, PromptTemplateMapper)
     if operator.reference is None:
         return []
-    lines = [*_of_choices(step, rows, frame)]
+    lines = list[str]()
     column = at_path(rows, operator.reference)
     if operator.reference_form == "auto" and operator.reference_pattern is None:
         texts = column.flatten() if is_list(column.type) else column
@@ -193,16 +199,36 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
-def _of_choices(step: Step, rows: pa.Table, frame: Frame) -> Iterator[str]:
-    """The references may be indices of options, which no answer gives."""
-    references = frame.select(["reference"])["reference"].drop_null().to_pylist()
-    for name in rows.column_names:
-        if name.lower() not in _OPTIONS or not is_list(rows[name].type):
-            continue
-        most = pc.max(pc.list_value_length(rows[name])).as_py() or 0
-        if references and all(each.isdecimal() and int(each) < most for each in references):
-            yield (
-                f"{step.name}: the first references are numbers below the length of column "
-                f"'{name}', such as {references[0]!r}: if they are indices of its options, letters "
-                f"and texts of options are wrong beside them; let the reference be the letter."
-            )
+def choice_lines(_: Recipe, step: Step, before: Frame, after: Frame) -> list[str]:
+    """A line where references seem to name options, and the recipe does not say so."""
+    operator = step.operator
+    assert isinstance(operator, PromptTemplateMapper)
+    found = list(filter(None, map(_OPTIONS.fullmatch, before.column_names)))
+    if operator.choices or operator.reference is None or not found:
+        return []
+    one, reference = found[0]["one"], operator.reference
+    choices = tuple(each[0] for each in found if each["one"] == one)[: None if one else 1]
+    rows = before.select(columns_of((*choices, reference), before.column_names))
+    rows, given = rows.take(after.source_rows), after.select(["prompt", "reference"]).to_pylist()
+    for first in (0, 1):
+        other = operator.model_copy(update={"choices": choices, "first_choice": first})
+        both = zip(other.references(rows), other.options(rows), given, strict=True)
+        named = [(new, options.texts, row) for new, options, row in both if options]
+        if named and all(new for new, *_ in named):
+            break
+    else:
+        return []
+    are_texts = all(row["reference"] in texts for _, texts, row in named)
+    are_shown = all(text in str(row["prompt"]) for _, texts, row in named for text in texts)
+    are_numbers = not are_texts and all(row["reference"].isdecimal() for *_, row in named)
+    if are_texts != are_shown and not are_numbers:
+        return []  # Letters can be known, or no letter will be given.
+    kind = "numbers below the length of" if are_numbers else "options in"
+    right = f"choices: [{', '.join(choices)}]{', first_choice: 1' if first else ''}"
+    right += "" if are_shown else f", question: {with_columns(step, 'choices')}"
+    where, (new, _texts, row) = "', '".join(choices), named[0]
+    return [
+        f"{step.name}: the first references are {kind} column '{where}', such as "
+        f"{row['reference']!r}, and other forms of these options are wrong; "
+        f"if it is {new}, where each is right, set {right}."
+    ]
