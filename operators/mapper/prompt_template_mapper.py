@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -22,6 +21,7 @@ from ..columns import (
     is_text,
     last_box,
     listed_answers,
+    with_items,
 )
 from ..errors import DataError
 from ..operator import Change, Columns, Operator, drop
@@ -74,12 +74,10 @@ class PromptTemplateMapper(Operator):
     is none without one. `text`: it is all of the text. `auto`: what is in the last box, where a
     text has one, else all of it."""
     choices: tuple[str, ...] = ()
-    """Column with the options of multiple choice, or a column for each. The reference is then the
-    number, label or text of one of them, and becomes its letter and its text: both are right.
-    Options are a list of texts, {text: [...], label: [...]} or {A: ..., B: ...}.
-
-    Where `reference` is one of these columns, or a list with 1 for the right option and 0 for
-    others, datasets have the right one first: the order that `{choices}` shows is drawn."""
+    """Column with the options of multiple choice (a list, {text: [...], label: [...]} or {A: ...}),
+    or a column for each. The number, label or text of one in `reference` becomes its letter and
+    text, which are both right. Where `reference` is one of the columns, or a list of 1 for the
+    right one and 0, datasets begin with it: the order that `{choices}` shows is drawn then."""
     first_choice: Literal[0, 1] = 0
     """The number of the first of the choices, where references are numbers."""
     reference_pattern: str | None = None
@@ -127,8 +125,11 @@ class PromptTemplateMapper(Operator):
 
     def questions(self) -> Columns:
         """The columns of which questions are made, as paths."""
-        names = _names_in(self.question) or [self.question]
+        names = self._names() or [self.question]
         return tuple(n for n in names if not self.choices or n != "choices") or self.choices
+
+    def _names(self) -> list[str]:
+        return list(filter(None, _COLUMN.findall(self.question)))
 
     def paths(self) -> Columns:
         reference = [] if self.reference is None else [self.reference]
@@ -183,13 +184,11 @@ class PromptTemplateMapper(Operator):
 
     def _composed(self, table: pa.Table) -> pa.Array | None:
         """Prompts of a text over columns; None where the question is a column."""
-        cells = {name: self._cells(table, name) for name in _names_in(self.question)}
+        cells = {name: self._cells(table, name) for name in self._names()}
         if not cells:
             return None
         values = {"{{": "{", "}}": "}", **{f"{{{name}}}": each for name, each in cells.items()}}
-        question = re.sub(
-            r"\\n(?![a-zA-Z])", "\n", self.question
-        )  # YAML keeps it in single quotes.
+        question = re.sub(r"\\n(?![a-z])", "\n", self.question)  # As YAML has it in single quotes.
         texts = pc.utf8_trim_whitespace(fill(question, values))
         given = pc.utf8_trim_whitespace(pc.binary_join_element_wise(*cells.values(), ""))
         return self._from_text(pc.if_else(pc.equal(given, ""), None, texts))
@@ -285,12 +284,8 @@ class PromptTemplateMapper(Operator):
         """Empty where a row has none."""
         if is_list(column.type):
             texts = _texts(column.flatten(), self.reference or "", "reference")
-            inner = list(map(self._one, texts.to_pylist()))
-            ends = np.cumsum(np.asarray(pc.fill_null(pc.list_value_length(column), 0)))
-            return [
-                as_text(list(filter(None, inner[begin:end])))
-                for begin, end in pairwise([0, *ends.tolist()])
-            ]
+            lists = with_items(column, texts).to_pylist()
+            return [as_text(list(filter(None, map(self._one, each or ())))) for each in lists]
         texts = _texts(column, self.reference or "", "reference")
         return list(map(self._any_of, texts.to_pylist()))
 
@@ -328,11 +323,6 @@ class PromptTemplateMapper(Operator):
             right += "; if the first option is number 1, set first_choice: 1"
         its = ", ".join(f"its {path}: {value}" for path, value in values.items())
         raise DataError(f"no reference in column '{self.reference}': {own}{why} ({its})", right)
-
-
-def _names_in(question: str) -> list[str]:
-    """The columns that a text over columns names; none of one that is a column."""
-    return [found[1] for found in _COLUMN.finditer(question) if found[1] is not None]
 
 
 def _texts(column: pa.Array, name: str, field: str) -> pa.Array:

@@ -40,14 +40,14 @@ from .conditional_step import matching
 from .dataset_step import run_dataset_step, write_digest
 from .export import check_may_write, write_parts
 from .finished_export import Hold, finished_report, placed, sole_writer
-from .frame import NO_GROUP_STARTS, Frame, GroupStarts
+from .frame import NO_GROUP_STARTS, GroupStarts
 from .plan import Plan, check_chunk_rows, default_chunk_rows, kept_folder, save
 from .progress import Progress
 from .report import Report
 from .resumable_step import run_resumable
 from .retry_missing import computed_again, count_failed, has_dropped, step_to_retry
-from .steps import check_prompts, identity_lines, prefix_errors_with_step, run_step
-from .trial import choice_lines, unmatched_warnings
+from .steps import check_prompts, prefix_errors_with_step, run_step
+from .trial import lines_about_prompts, unmatched_warnings
 from .workers import LocalWorkers, Workers
 
 RunEngine = Literal["local", "ray"]
@@ -192,7 +192,7 @@ class Run:
         self.check_before_all()
         for stage in self.plan.stages():
             self.run_stage(stage)
-        for line in _lines_about_prompts(self.plan, (choice_lines, identity_lines)):
+        for line in _lines_about_prompts(self.plan):
             self.warn(line)
         return self.write_export(hold)
 
@@ -242,7 +242,7 @@ class Run:
             for chunk, groups in self.workers.map(todo, work, chunks):
                 found[chunk] = groups
                 (task.find if chunk in in_cache else task)(plan.source.rows[chunk])
-        same = _lines_about_prompts(plan, (identity_lines,))
+        same = _lines_about_prompts(plan)
         check_prompts(self.recipe, [found[n] for n in sorted(found)], plan.source.place, same)
         if needs_digest:
             run_dataset_step(plan, last, self.workers, self.progress)
@@ -392,16 +392,13 @@ def _run_chunk(plan: Plan, steps: Sequence[Step], needs_digest: bool, chunk: int
     return groups
 
 
-def _lines_about_prompts(
-    plan: Plan, kinds: Sequence[Callable[[Recipe, Step, Frame, Frame], list[str]]]
-) -> Iterator[str]:
+def _lines_about_prompts(plan: Plan) -> Iterator[str]:
     """What the first chunk shows about prompts."""
     for step in plan.steps if plan.source.rows else ():
         if isinstance(step.operator, PromptTemplateMapper):
             later = plan.steps[step.number] if step.number < len(plan.steps) else None
-            after = plan.frame_before(0, later)
-            for lines in kinds:
-                yield from lines(plan.recipe, step, plan.source_frame(0), after)
+            before, after = plan.source_frame(0), plan.frame_before(0, later)
+            yield from lines_about_prompts(plan.recipe, step, before, after)
 
 
 def _disk_error(error: OSError, cache: AnyPath) -> RejuiceError:

@@ -342,10 +342,8 @@ def check_prompts(
 _NUMBERS_OF_ROWS = frozenset({"id", "idx", "index", "uid", "uuid"})
 """Columns that differ in all rows."""
 _PARTS_OF_PROMPTS = re.compile(
-    r"input|(?:context|passage|article|document|image|option)s?\d*|(?:sentence|choice)\d|choices|story"
-    r"|paragraph|background|premise|hypothesis|table|schema|evidence|history|starter_code|endings"
-    r"|system(?:_prompt)?",
-    re.IGNORECASE,
+    r"(?i)input|(context|passage|article|document|image|option)s?\d*|(sentence|choice)[\ds]|endings"
+    r"|story|paragraph|background|premise|hypothesis|table|schema|history|starter_code|system(_prompt)?"
 )
 """What datasets call a part of the prompt beside the question."""
 
@@ -355,32 +353,34 @@ def identity_lines(recipe: Recipe, step: Step, before: Frame, after: Frame) -> l
 
     Rows with one response each differ as they should, except in parts of prompts.
     """
-    rows_of = defaultdict[str | None, list[int]](list)
+    operator, rows_of = step.operator, defaultdict[str | None, list[int]](list)
+    assert isinstance(operator, PromptTemplateMapper)
     ids = after.select(["prompt_id"])["prompt_id"].to_pylist()
     for prompt_id, row in zip(ids, after.source_rows.tolist(), strict=True):
         rows_of[prompt_id].append(row)
     repeats = [rows for each, rows in rows_of.items() if each and len(rows) > 1]
     others = _NUMBERS_OF_ROWS | _read_otherwise(recipe, before.column_names)
-    is_prompt_each, differ = _is_prompt_each(recipe, before.schema), list[str]()
-    for name in before.column_names if repeats else ():
-        if _PARTS_OF_PROMPTS.fullmatch(name) or (is_prompt_each and name.lower() not in others):
-            values = before.select([name])[name]
-            if any(len({repr(values[row]) for row in rows}) > 1 for rows in repeats):
-                differ.append(name)
-    if not differ:
+    parts = list(filter(_PARTS_OF_PROMPTS.fullmatch, before.column_names))
+    asked = before.column_names if _is_prompt_each(recipe, before.schema) else parts
+    differ = list[str]()
+    for name in asked if repeats else ():
+        values = before.select([name])[name]
+        if others.isdisjoint([name, name.lower()]) and any(
+            len({repr(values[row]) for row in rows}) > 1 for rows in repeats
+        ):
+            differ.append(name)
+    named = [name for name in differ if name in parts] or differ[:3]
+    if not named:
         return []
-    parts = list(filter(_PARTS_OF_PROMPTS.fullmatch, differ))
-    named = parts or differ[:3]
     way, quoted = f"identity: [{', '.join(named)}]", "', '".join(named)
-    if parts and "image" not in quoted.lower():
-        way = f"question: {with_columns(step, *parts)}, or {way}"
+    if named[0] in parts and "image" not in quoted.lower():
+        way = f"question: {with_columns(operator.question, *named)}, or {way}"
     found = f"{step.name}: rows with the same prompt differ in column '{quoted}'"
     return [f"{found}; if that makes them other prompts, set {way}."]
 
 
-def with_columns(step: Step, *names: str) -> str:
-    """The question of a step and these columns, as its field `question` has them in YAML."""
-    question = str(step.operator.model_dump()["question"])
+def with_columns(question: str, *names: str) -> str:
+    """A question and columns, as the field `question` has them in YAML."""
     parts = (question if "{" in question else f"{{{question}}}", *(f"{{{n}}}" for n in names))
     return json.dumps("\n".join(parts), ensure_ascii=False)
 

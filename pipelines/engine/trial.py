@@ -48,8 +48,7 @@ _SOURCES = ("source", "dataset", "dataset_name", "ability", "category", "domain"
 """What datasets call the column that says which task or dataset a prompt is of."""
 _MOST_SOURCES = 20  # With more values, the figures do not show them.
 _OPTIONS = re.compile(
-    r"choices|options|answer_choices|endings|(?P<one>(?:op|option|choice|ending|answer|sol)_?)[0-9a-e]",
-    re.IGNORECASE,
+    r"(?i)choices|options|answer_choices|endings|((?:op|option|choice|ending|answer|sol)_?)[0-9a-e]"
 )
 """What datasets call a column of options, or those with one option each."""
 _WRITTEN = 100
@@ -65,8 +64,7 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
             frame = applied.after
             if isinstance(applied.step.operator, PromptTemplateMapper):
                 lines += _of_references(recipe, applied.step, applied.before.table(), frame)
-                lines += choice_lines(recipe, applied.step, applied.before, frame)
-                same += identity_lines(recipe, applied.step, applied.before, frame)
+                same += lines_about_prompts(recipe, applied.step, applied.before, frame)
         is_whole = grouped and dataset.is_small()
         made = apply_steps(steps, Frame.of(dataset.table())) if is_whole else frame
     except RejuiceError as error:
@@ -199,36 +197,41 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
-def choice_lines(_: Recipe, step: Step, before: Frame, after: Frame) -> list[str]:
-    """A line where references seem to name options, and the recipe does not say so."""
+def lines_about_prompts(recipe: Recipe, step: Step, before: Frame, after: Frame) -> Iterator[str]:
+    """What rows show once a step has made prompts of them."""
     operator = step.operator
     assert isinstance(operator, PromptTemplateMapper)
     found = list(filter(None, map(_OPTIONS.fullmatch, before.column_names)))
-    if operator.choices or operator.reference is None or not found:
-        return []
-    one, reference = found[0]["one"], operator.reference
-    choices = tuple(each[0] for each in found if each["one"] == one)[: None if one else 1]
-    rows = before.select(columns_of((*choices, reference), before.column_names))
-    rows, given = rows.take(after.source_rows), after.select(["prompt", "reference"]).to_pylist()
-    for first in (0, 1):
-        other = operator.model_copy(update={"choices": choices, "first_choice": first})
-        both = zip(other.references(rows), other.options(rows), given, strict=True)
-        named = [(new, options.texts, row) for new, options, row in both if options]
-        if named and all(new for new, *_ in named):
-            break
-    else:
-        return []
-    are_texts = all(row["reference"] in texts for _, texts, row in named)
-    are_shown = all(text in str(row["prompt"]) for _, texts, row in named for text in texts)
-    are_numbers = not are_texts and all(row["reference"].isdecimal() for *_, row in named)
+    if found and operator.reference is not None and not operator.choices:
+        alike = tuple(each[0] for each in found if each[1] == found[0][1])
+        columns = alike if found[0][1] else alike[:1]
+        for first in (0, 1):
+            other = operator.model_copy(update={"choices": columns, "first_choice": first})
+            if line := _of_choices(other, before, after):
+                yield f"{step.name}: {line}"
+                break
+    yield from identity_lines(recipe, step, before, after)
+
+
+def _of_choices(operator: PromptTemplateMapper, before: Frame, after: Frame) -> str | None:
+    """How references that all name one of the choices are graded as that; None if they do not."""
+    rows = before.select(operator.reads_of(before.column_names)).take(after.source_rows)
+    made = after.select(["prompt", "reference"]).to_pylist()
+    triples = zip(made, operator.options(rows), operator.references(rows), strict=True)
+    named = [(row, each.texts, new) for row, each, new in triples if each and row["reference"]]
+    if not named or not all(new for *_, new in named):
+        return None
+    are_texts = all(row["reference"] in texts for row, texts, _ in named)
+    are_shown = all(text in str(row["prompt"]) for row, texts, _ in named for text in texts)
+    are_numbers = not are_texts and all(row["reference"].isdecimal() for row, *_ in named)
     if are_texts != are_shown and not are_numbers:
-        return []  # Letters can be known, or no letter will be given.
+        return None  # Letters can be known, or no letter will be given.
     kind = "numbers below the length of" if are_numbers else "options in"
-    right = f"choices: [{', '.join(choices)}]{', first_choice: 1' if first else ''}"
-    right += "" if are_shown else f", question: {with_columns(step, 'choices')}"
-    where, (new, _texts, row) = "', '".join(choices), named[0]
-    return [
-        f"{step.name}: the first references are {kind} column '{where}', such as "
-        f"{row['reference']!r}, and other forms of these options are wrong; "
-        f"if it is {new}, where each is right, set {right}."
-    ]
+    right = f"choices: [{', '.join(operator.choices)}]"
+    right += ", first_choice: 1" if operator.first_choice else ""
+    right += "" if are_shown else f", question: {with_columns(operator.question, 'choices')}"
+    columns, (row, _, new) = "', '".join(operator.choices), named[0]
+    return (
+        f"the first references are {kind} column '{columns}', such as {row['reference']!r}, and "
+        f"other forms of these options are wrong; if it is {new}, where each is right, set {right}."
+    )
