@@ -38,14 +38,12 @@ class Options(NamedTuple):
     def reference(self, named: Any, first: int) -> str:
         """The letter and the text of the option that a number, label, letter or text names, or the
         only 1 in labels that are a list; empty where it names none."""
-        letters, at = list(_LETTERS[: len(self.texts)]), -1
-        if isinstance(named, str | list):
-            name = named if isinstance(named, str) else "1"
+        letters, name = list(_LETTERS[: len(self.texts)]), "1" if isinstance(named, list) else named
+        at = int(named) - first if str(named).isdecimal() else -1
+        if isinstance(name, str):
             letter = name.strip("() .").upper()
-            for known, each in ((self.labels, name), (letters, letter), (self.texts, name)):
-                at = known.index(each) if at < 0 and known.count(each) == 1 else at
-        if at < 0 and str(named).isdecimal():
-            at = int(named) - first
+            known = ((self.labels, name), (letters, letter), (self.texts, name))
+            at = next((each.index(n) for each, n in known if each.count(n) == 1), at)
         if not 0 <= at < len(letters):
             return ""
         text = self.texts[at]

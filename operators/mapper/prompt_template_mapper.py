@@ -53,8 +53,8 @@ class PromptTemplateMapper(Operator):
     """Column with the question: strings, or chats. A chat is a list of messages (role, content),
     also with content parts, with ShareGPT's keys (from, value), or as JSON text.
 
-    Or a text over columns, such as "{instruction}\\n{input}": an empty cell gives nothing, a list
-    is lines `A. ...`, `B. ...`, `{choices}` are those of `choices`; other braces are doubled."""
+    Or a text over columns, such as "{instruction}\\n{input}": an empty cell gives nothing, and
+    `{choices}` are those of `choices`, in lines `A. ...`. Braces that are text are doubled."""
     final_message: Literal["auto", "response", "fail"] = "auto"
     """What a final message of the assistant is: `response` leaves it out of the prompt, and
     `recorded_rollout_mapper` reads it from the same column; `fail` ends the run. `auto` is `fail`
@@ -167,12 +167,11 @@ class PromptTemplateMapper(Operator):
     def first_references(self, table: pa.Table) -> list[str]:
         """The references of the first rows of a dataset, as `apply` would write them.
 
-        It looks at nothing else, and makes no array from Python's values, for which Arrow loads
-        pandas: a check of a recipe should be quick.
+        It makes no array of Python's values, for which Arrow loads pandas: a check should be quick.
 
         Raises:
-            DataError: there is no such field, or a row has no reference and `on_bad_row` is
-                `fail`; not where no row at all matches `reference_pattern`, which is wrong then.
+            DataError: a row has no reference and `on_bad_row` is `fail`; not where no row at all
+                matches `reference_pattern`, which is wrong then.
         """
         if self.reference is None:
             return []
@@ -194,15 +193,9 @@ class PromptTemplateMapper(Operator):
         return self._from_text(pc.if_else(pc.equal(given, ""), None, texts))
 
     def _cells(self, table: pa.Table, name: str) -> pa.Array:
-        if self.choices and (name == "choices" or self.choices == (name,)):
-            options = self.options(table)
-        else:
-            column = at_path(table, name)
-            is_nested = pa.types.is_nested(column.type)
-            options = list(map(Options.of, column.to_pylist() if is_nested else ()))
-            if not any(options):
-                return pc.fill_null(_texts(column, name, "question"), "")
-        return pa.array([each.shown() if each else "" for each in options], pa.string())
+        if self.choices and name == "choices":
+            return pa.array([each.shown() if each else "" for each in self.options(table)])
+        return pc.fill_null(_texts(at_path(table, name), name, "question"), "")
 
     def options(self, table: pa.Table) -> list[Options | None]:
         """Those of each row, in the order in which a prompt shows them."""

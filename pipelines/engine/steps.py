@@ -15,13 +15,13 @@ import socket
 import sys
 import time
 import traceback
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from ...operators import (
@@ -342,8 +342,8 @@ def check_prompts(
 _NUMBERS_OF_ROWS = frozenset({"id", "idx", "index", "uid", "uuid"})
 """Columns that differ in all rows."""
 _PARTS_OF_PROMPTS = re.compile(
-    r"(?i)input|(context|passage|article|document|image|option)s?\d*|(sentence|choice)[\ds]|endings"
-    r"|story|paragraph|background|premise|hypothesis|table|schema|history|starter_code|system(_prompt)?"
+    r"(?i)input|(context|passage|article|document|image)s?\d*|sentence\d?|story|paragraph|background"
+    r"|premise|hypothesis|table|schema|history|starter_code|system(_prompt)?"
 )
 """What datasets call a part of the prompt beside the question."""
 
@@ -353,21 +353,16 @@ def identity_lines(recipe: Recipe, step: Step, before: Frame, after: Frame) -> l
 
     Rows with one response each differ as they should, except in parts of prompts.
     """
-    operator, rows_of = step.operator, defaultdict[str | None, list[int]](list)
+    operator, made = step.operator, after.select(["prompt_id"])["prompt_id"]
     assert isinstance(operator, PromptTemplateMapper)
-    ids = after.select(["prompt_id"])["prompt_id"].to_pylist()
-    for prompt_id, row in zip(ids, after.source_rows.tolist(), strict=True):
-        rows_of[prompt_id].append(row)
-    repeats = [rows for each, rows in rows_of.items() if each and len(rows) > 1]
-    others = _NUMBERS_OF_ROWS | _read_otherwise(recipe, before.column_names)
+    rows, ids = after.source_rows[np.asarray(made.is_valid())], made.drop_null().to_pylist()
+    others, n = {*_NUMBERS_OF_ROWS, *_of_responses(recipe, before.column_names)}, len(set(ids))
     parts = list(filter(_PARTS_OF_PROMPTS.fullmatch, before.column_names))
     asked = before.column_names if _is_prompt_each(recipe, before.schema) else parts
     differ = list[str]()
-    for name in asked if repeats else ():
-        values = before.select([name])[name]
-        if others.isdisjoint([name, name.lower()]) and any(
-            len({repr(values[row]) for row in rows}) > 1 for rows in repeats
-        ):
+    for name in asked if n < len(ids) else ():
+        values = map(repr, before.select([name])[name].take(rows).to_pylist())
+        if others.isdisjoint([name, name.lower()]) and len({*zip(ids, values, strict=True)}) > n:
             differ.append(name)
     named = [name for name in differ if name in parts] or differ[:3]
     if not named:
@@ -387,21 +382,15 @@ def with_columns(question: str, *names: str) -> str:
 
 def _is_prompt_each(recipe: Recipe, schema: pa.Schema) -> bool:
     """Whether each row of the dataset has all responses of its prompt, or will be sampled for."""
-    for step in recipe.steps:
-        if isinstance(step.operator, RolloutMapper):
-            return True
-        if isinstance(step.operator, RecordedRolloutMapper):
-            none = schema.empty_table()
-            kinds = [at_path(none, name).type for name in step.operator.columns]
-            return len(kinds) > 1 or is_list(kinds[0])
-    return False
+    operators, none = [step.operator for step in recipe.steps], schema.empty_table()
+    recorded = [each.columns for each in operators if isinstance(each, RecordedRolloutMapper)]
+    return any(isinstance(each, RolloutMapper) for each in operators) or any(
+        len(names) > 1 or is_list(at_path(none, names[0]).type) for names in recorded
+    )
 
 
-def _read_otherwise(recipe: Recipe, columns: Collection[str]) -> set[str]:
+def _of_responses(recipe: Recipe, columns: Collection[str]) -> Iterator[str]:
     """The columns of the responses, and of what goes with them."""
-    return {
-        name
-        for step in recipe.steps
-        if isinstance(step.operator, RecordedRolloutMapper)
-        for name in step.operator.reads_of(columns)
-    }
+    for step in recipe.steps:
+        if isinstance(step.operator, RecordedRolloutMapper):
+            yield from step.operator.reads_of(columns)
