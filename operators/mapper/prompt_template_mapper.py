@@ -14,6 +14,7 @@ from typing_extensions import Self
 from ..arrow_compute import pc
 from ..chats import Chats, Message, chats_of, fill, prompt_ids, prompts_of
 from ..columns import (
+    Options,
     as_text,
     at_path,
     has_box,
@@ -25,7 +26,6 @@ from ..columns import (
 )
 from ..errors import DataError
 from ..operator import Change, Columns, Operator, drop
-from ..options import Options
 
 _COLUMN = re.compile(r"\{\{|\{([^{}]*)\}")
 _ESCAPES = {"\a": "a", "\b": "b", "\v": "v", "\f": "f", "\r": "r", "\x1b": "e"}
@@ -195,7 +195,10 @@ class PromptTemplateMapper(Operator):
     def _cells(self, table: pa.Table, name: str) -> pa.Array:
         if self.choices and name == "choices":
             return pa.array([each.shown() if each else "" for each in self.options(table)])
-        return pc.fill_null(_texts(at_path(table, name), name, "question"), "")
+        right = (
+            "name columns of strings or numbers in `question`, and lists of options in `choices`"
+        )
+        return pc.fill_null(_texts(at_path(table, name), name, right), "")
 
     def options(self, table: pa.Table) -> list[Options | None]:
         """Those of each row, in the order in which a prompt shows them."""
@@ -275,12 +278,13 @@ class PromptTemplateMapper(Operator):
 
     def _found(self, column: pa.Array) -> list[str]:
         """Empty where a row has none."""
+        name = self.reference or ""
+        right = "set `reference` to a column of strings, numbers or lists of them"
         if is_list(column.type):
-            texts = _texts(column.flatten(), self.reference or "", "reference")
+            texts = _texts(column.flatten(), name, right)
             lists = with_items(column, texts).to_pylist()
             return [as_text(list(filter(None, map(self._one, each or ())))) for each in lists]
-        texts = _texts(column, self.reference or "", "reference")
-        return list(map(self._any_of, texts.to_pylist()))
+        return list(map(self._any_of, _texts(column, name, right).to_pylist()))
 
     def _any_of(self, text: str | None) -> str:
         """The reference in a text that may be a JSON list of right answers."""
@@ -311,16 +315,13 @@ class PromptTemplateMapper(Operator):
             named = "', '".join(self.questions())
             raise DataError(f"a row has no text in column '{named}'{rest}", right)
         why = f", {self.reference_pattern!r} not found" if self.reference_pattern else ""
-        if self.choices:
-            why += ", which is none of its options"
-            right += "; if the first option is number 1, set first_choice: 1"
+        why += f", no option where first_choice is {self.first_choice}" if self.choices else ""
         its = ", ".join(f"its {path}: {value}" for path, value in values.items())
         raise DataError(f"no reference in column '{self.reference}': {own}{why} ({its})", right)
 
 
-def _texts(column: pa.Array, name: str, field: str) -> pa.Array:
-    """A column that a field names, as strings."""
-    right = f"set `{field}` to a column of strings, numbers or lists of them"
+def _texts(column: pa.Array, name: str, right: str) -> pa.Array:
+    """A column of texts or numbers as strings; `right` says what else to name."""
     if pa.types.is_nested(column.type):
         raise DataError(f"column '{name}' is {column.type}", right)
     if pa.types.is_floating(column.type):  # NaN is pandas' null, and no answer

@@ -26,7 +26,7 @@ from ...operators import (
     Scope,
 )
 from ...operators.arrow_compute import pc
-from ...operators.columns import at_path, columns_of, has_box, is_list, is_text
+from ...operators.columns import alternatives, at_path, columns_of, has_box, is_list, is_text
 from ..dataset.files import is_folder
 from ..dataset.read import Dataset, place_of
 from ..dataset.write import writer
@@ -176,7 +176,7 @@ def _ungradable(step: Step, frame: Frame, verifier: MathVerifyMapper) -> list[st
     examples = dict[AnswerType, str]()
     for text, each in pairs:
         if not reasons[text, each]:
-            types[kind := each or type_of(text)] += 1
+            types[kind := each or type_of(alternatives(text)[0])] += 1
             examples.setdefault(kind, f" (such as {_short(text)})")
     counts = [
         f"{n:,} {kind.value}{'' if kind is AnswerType.NUMBER else examples[kind]}"
