@@ -146,7 +146,10 @@ class PromptTemplateMapper(Operator):
         return tuple(name for name, sources in whole.items() if name in sources)
 
     def apply(self, table: pa.Table) -> Change:
-        prompts = self._composed(table) or self._prompts(at_path(table, self.question))
+        if self._names():
+            prompts = self._composed(table)
+        else:
+            prompts = self._prompts(at_path(table, self.question))
         columns = {"prompt": prompts}
         bad = {"no_question": prompts.is_null()}
         if self.reference is None:
@@ -181,11 +184,9 @@ class PromptTemplateMapper(Operator):
             self._fail(table, references.index(""), "no_reference")
         return [text for text in references if text]
 
-    def _composed(self, table: pa.Table) -> pa.Array | None:
-        """Prompts of a text over columns; None where the question is a column."""
+    def _composed(self, table: pa.Table) -> pa.Array:
+        """Prompts of a text over columns."""
         cells = {name: self._cells(table, name) for name in self._names()}
-        if not cells:
-            return None
         values = {"{{": "{", "}}": "}", **{f"{{{name}}}": each for name, each in cells.items()}}
         question = re.sub(r"\\n(?![a-z])", "\n", self.question)  # As YAML has it in single quotes.
         texts = pc.utf8_trim_whitespace(fill(question, values))
@@ -194,7 +195,8 @@ class PromptTemplateMapper(Operator):
 
     def _cells(self, table: pa.Table, name: str) -> pa.Array:
         if self.choices and name == "choices":
-            return pa.array([each.shown() if each else "" for each in self.options(table)])
+            shown = [each.shown() if each else "" for each in self.options(table)]
+            return pa.array(shown, pa.string())
         right = (
             "name columns of strings or numbers in `question`, and lists of options in `choices`"
         )
@@ -278,6 +280,9 @@ class PromptTemplateMapper(Operator):
 
     def _found(self, column: pa.Array) -> list[str]:
         """Empty where a row has none."""
+        if pa.types.is_boolean(column.type):  # Of a question to which yes is an answer, too.
+            words = {True: as_text(["true", "yes"]), False: as_text(["false", "no"])}
+            return [words.get(each, "") for each in column.to_pylist()]
         name = self.reference or ""
         right = "set `reference` to a column of strings, numbers or lists of them"
         if is_list(column.type):

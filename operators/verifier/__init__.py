@@ -35,6 +35,8 @@ __all__ = [
 
 _log = logger(__name__)
 _DECORATION = re.compile(r"\A[-=_]{3,}\s*\n|\A<<|>>\Z|[\U0001f300-\U0001faff✅✓✔⭐✨]")
+_LETTER = re.compile(r"\W*[A-Ja-j]\W*")
+_WITH_NUMBERS = (*COMPUTED, *MEASURED)
 _PHRASE = re.compile(r"(?:the )?(?:final |correct )?answer(?: is\b|:)", re.IGNORECASE)
 
 
@@ -115,7 +117,8 @@ def verify_batch(
     if len(flat) == len(references):
         return verdicts
     ends = accumulate(sizes)
-    return [_best(verdicts[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
+    places = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+    return [_best(verdicts[each], flat[each]) for each in places]
 
 
 _Typed = tuple[str | None, AnswerType | None]  # a reference, and the type that it is given
@@ -150,8 +153,15 @@ def _each(
     return [(as_tuple(each) if is_ordered else each, given) for each in several]
 
 
-def _best(verdicts: Sequence[Verdict]) -> Verdict:
-    """The verdict by several right answers: right by one, else unknown by one, else wrong."""
+def _best(verdicts: Sequence[Verdict], references: Sequence[_Typed]) -> Verdict:
+    """The verdict by several right answers: right by one, else unknown by one, else wrong.
+
+    A letter that is not the option's decides, whatever number the response has besides.
+    """
+    of_letter = references[0][0] and type_of(references[0][0]) is AnswerType.CHOICE
+    if of_letter and _LETTER.fullmatch(verdicts[0].answer or ""):
+        pairs = zip(verdicts, references, strict=True)
+        verdicts = [v for v, (text, _) in pairs if text and type_of(text) not in _WITH_NUMBERS]
     for wanted in (("correct",), FAILURES):
         for verdict in verdicts:
             if verdict.verdict in wanted:

@@ -42,6 +42,7 @@ from ...operators.errors import NotReadyError, first_line
 from ...operators.operator import split
 from ...operators.sampling.rollout import RolloutMapper
 from ..dataset.write import exported, filled
+from ..recipe.columns import named_columns
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step, gives_responses, number_steps
 from .conditional_step import matching, over_all_rows
@@ -367,10 +368,10 @@ def identity_lines(recipe: Recipe, step: Step, before: Frame, after: Frame) -> l
     named = [name for name in differ if name in parts] or differ[:3]
     if not named:
         return []
-    way, quoted = f"identity: [{', '.join(named)}]", "', '".join(named)
-    if named[0] in parts and "image" not in quoted.lower():
+    way = f"identity: [{', '.join(named)}]"
+    if named[0] in parts and "image" not in way.lower():
         way = f"question: {with_columns(operator.question, *named)}, or {way}"
-    found = f"{step.name}: rows with the same prompt differ in column '{quoted}'"
+    found = f"{step.name}: rows with the same prompt differ in {named_columns(named)}"
     return [f"{found}; if that makes them other prompts, set {way}."]
 
 

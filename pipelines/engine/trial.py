@@ -30,6 +30,7 @@ from ...operators.columns import alternatives, at_path, columns_of, has_box, is_
 from ..dataset.files import is_folder
 from ..dataset.read import Dataset, place_of
 from ..dataset.write import writer
+from ..recipe.columns import named_columns
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .conditional_step import MatchLog, unmatched_lines
@@ -230,8 +231,8 @@ def _of_choices(operator: PromptTemplateMapper, before: Frame, after: Frame) -> 
     right = f"choices: [{', '.join(operator.choices)}]"
     right += ", first_choice: 1" if operator.first_choice else ""
     right += "" if are_shown else f", question: {with_columns(operator.question, 'choices')}"
-    columns, (row, _, new) = "', '".join(operator.choices), named[0]
+    columns, (row, _, new) = named_columns(operator.choices), named[0]
     return (
-        f"the first references are {kind} column '{columns}', such as {row['reference']!r}, and "
+        f"the first references are {kind} {columns}, such as {row['reference']!r}, and "
         f"other forms of these options are wrong; if it is {new}, where each is right, set {right}."
     )
