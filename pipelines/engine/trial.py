@@ -233,6 +233,6 @@ def _of_choices(operator: PromptTemplateMapper, before: Frame, after: Frame) -> 
     right += "" if are_shown else f", question: {with_columns(operator.question, 'choices')}"
     columns, (row, _, new) = named_columns(operator.choices), named[0]
     return (
-        f"the first references are {kind} {columns}, such as {row['reference']!r}, and "
-        f"other forms of these options are wrong; if it is {new}, where each is right, set {right}."
+        f"the first references are {kind} {columns}, such as {row['reference']!r}, and no other "
+        f"form of an option is right; if that is {new}, set {right}."
     )

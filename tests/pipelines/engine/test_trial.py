@@ -6,11 +6,12 @@ import json
 import pytest
 import yaml
 
-from rejuice.operators import DataError, RejuiceError
+from rejuice.operators import DataError, RecipeError, RejuiceError
 from rejuice.pipelines import run
 from rejuice.pipelines.analysis.funnel import show_end_of_run
 from rejuice.pipelines.console import Console
 from rejuice.pipelines.engine.trial import tried, unmatched_warnings
+from rejuice.pipelines.recipe.columns import checked_schema
 from rejuice.pipelines.recipe.recipe import Recipe
 
 RECORDED = {"recorded_rollout_mapper": {"columns": ["samples"]}}
@@ -88,7 +89,7 @@ def test_references_that_name_options(lines, rows, kind, right):
     assert kind in line
     assert f"such as {str(rows[0]['answer'])!r}, " in line
     # What it says makes them right, and is said once.
-    assert yaml.safe_load("{" + line.partition("right, set ")[2].rstrip(".") + "}") == right
+    assert yaml.safe_load("{" + line.partition(", set ")[2].rstrip(".") + "}") == right
     ways = [{"prompt_template_mapper": right}, *process[1:]]
     (types,) = lines(ways, rows)
     assert f"{len(rows)} choice (such as " in types
@@ -187,6 +188,15 @@ def test_what_belongs_to_a_prompt_is_named(lines, process, rows, columns, right)
 def test_responses_differ_as_they_should(lines, others):
     """Layouts of rollouts: a row has a response, and what is known of it."""
     assert lines(["prompt_template_mapper", RECORDED, *GRADED], single(*others)) == []
+
+
+def test_a_column_of_a_question_that_is_not_there(lines):
+    lines(["prompt_template_mapper", RECORDED], [row("a", input="x")])
+    for name, right in (("inptu", "did you mean 'input'"), ("x", "there are: answer, input, ")):
+        maker = {"prompt_template_mapper": {"question": f"{{question}}\n{{{name}}}"}}
+        recipe = Recipe([maker, RECORDED], "a.jsonl", export_path="out.parquet")
+        with pytest.raises(RecipeError, match=f"column '{name}' is missing; {right}"):
+            checked_schema(recipe)
 
 
 def test_an_unread_column_of_prompts_that_are_apart(lines):
