@@ -95,16 +95,16 @@ def alternatives(reference: str) -> list[str]:
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-class Options(NamedTuple):
+class Choices(NamedTuple):
     """Labels and texts of options; labels are the texts where the dataset has none."""
 
     labels: list[str]
     texts: list[str]
 
     @classmethod
-    def of(cls, cell: Any) -> Options | None:
-        """Of a list of texts or of {label, text}, {text: [...], label: [...]} or {A: ..., B: ...};
-        None where a cell is something else, or empty."""
+    def of(cls, cell: Any) -> Choices | None:
+        """Those in a list of texts or of {label, text}, {text: [...], label: [...]} or {A: ...}; None
+        where a cell is something else, or empty."""
         cell = listed_answers(cell) if isinstance(cell, str) else cell
         if isinstance(cell, Mapping):
             texts = cell.get("text") or cell.get("choices")
@@ -136,12 +136,12 @@ class Options(NamedTuple):
         lines = (f"{letter}. {text}" for letter, text in zip(_LETTERS, self.texts, strict=False))
         return "\n".join(lines)
 
-    def drawn(self, labels: list[Any] | None = None) -> Options:
+    def drawn(self, labels: list[Any] | None = None) -> Choices:
         """In an order that depends on nothing but the texts; with these labels."""
         salt = "\n".join(sorted(self.texts))
         order = [xxhash.xxh3_64_hexdigest((text + salt).encode()) for text in self.texts]
         rows = sorted(zip(order, map(str, labels or self.labels), self.texts, strict=False))
-        return Options([label for _, label, _ in rows], [text for *_, text in rows])
+        return Choices([label for _, label, _ in rows], [text for *_, text in rows])
 
 
 # --- The row contract: names and types of the columns that operators agree on ---------

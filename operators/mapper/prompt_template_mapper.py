@@ -14,7 +14,7 @@ from typing_extensions import Self
 from ..arrow_compute import pc
 from ..chats import Chats, Message, chats_of, fill, prompt_ids, prompts_of
 from ..columns import (
-    Options,
+    Choices,
     as_text,
     at_path,
     has_box,
@@ -202,11 +202,11 @@ class PromptTemplateMapper(Operator):
         )
         return pc.fill_null(_texts(at_path(table, name), name, right), "")
 
-    def options(self, table: pa.Table) -> list[Options | None]:
+    def options(self, table: pa.Table) -> list[Choices | None]:
         """Those of each row, in the order in which a prompt shows them."""
         columns = [at_path(table, path).to_pylist() for path in self.choices]
         cells = columns[0] if len(columns) == 1 else map(list, zip(*columns, strict=True))
-        found = list(map(Options.of, cells))
+        found = list(map(Choices.of, cells))
         marks = None if self.reference is None else at_path(table, self.reference)
         if marks is not None and is_list(marks.type):
             return [o and o.drawn(m) for o, m in zip(found, marks.to_pylist(), strict=True)]

@@ -131,8 +131,8 @@ def test_options_that_the_recipe_names(folder_of):
 
 def test_a_question_of_two_columns(folder_of):
     folder = folder_of("54-alpaca-empty-input")
-    said = ran("run", "recipe.yaml")
-    assert "rows with the same prompt differ in column 'input'" in said
+    printed = ran("run", "recipe.yaml")
+    assert "rows with the same prompt differ in column 'input'" in printed
     field = """--prompt_template_mapper.question="{instruction}\\n{input}\""""
     ran("run", "recipe.yaml", "--quiet", "--overwrite", field)
     rows = pq.read_table(folder / "out" / "recipe.parquet").to_pylist()

@@ -372,7 +372,7 @@ def test_references_of_several_answers_and_in_boxes(answers, fields, found):
 # --- Questions of several columns -----------------------------------------------------
 
 
-def asked(question, rows, **fields):
+def texts_of(question, rows, **fields):
     """The texts of the prompts."""
     operator = PromptTemplateMapper(question=question, **{"reference": None, **fields})
     return [chat and chat[-1]["content"] for chat in prompts(check_operator(operator, rows))]
@@ -387,7 +387,7 @@ ALPACA = pa.table(
 
 
 def test_a_text_over_columns():
-    texts = asked("{instruction}\n{input}", ALPACA)
+    texts = texts_of("{instruction}\n{input}", ALPACA)
     assert texts == [
         "Add the numbers.\n2 and 3",
         "Add the numbers.\n4 and 4",
@@ -414,13 +414,13 @@ def test_what_a_text_over_columns_may_have():
         }
     )
     question = "Level {doc.level}: {doc.q} {Support Text} {n}{nothing}\nEnd in \\boxed{} or {{n}}."
-    assert asked(question, rows) == ["Level 3: x? so 2.5\nEnd in \\boxed{} or {n}."]
+    assert texts_of(question, rows) == ["Level 3: x? so 2.5\nEnd in \\boxed{} or {n}."]
     # As YAML reads a line break in single quotes; a command of LaTeX is none.
-    assert asked(r"{doc.q}\n{n}\nAnswer with $\nu$", rows) == ["x?\n2.5\nAnswer with $\\nu$"]
-    assert asked("{n}", rows, template="Q: {question}!", system="s") == ["Q: 2.5!"]
+    assert texts_of(r"{doc.q}\n{n}\nAnswer with $\nu$", rows) == ["x?\n2.5\nAnswer with $\\nu$"]
+    assert texts_of("{n}", rows, template="Q: {question}!", system="s") == ["Q: 2.5!"]
     # A text that looks like a chat is a text.
     chat = json.dumps([user("x")])
-    assert asked("{c}", pa.table({"c": [chat]})) == [chat]
+    assert texts_of("{c}", pa.table({"c": [chat]})) == [chat]
 
 
 def test_a_row_without_a_question_in_any_column():
@@ -473,8 +473,8 @@ def test_a_reference_that_names_an_option(row, fields, reference):
     change = check_operator(operator, pa.Table.from_pylist([row]))
     (found,) = change.columns["reference"].to_pylist()
     assert found == (json.dumps(reference) if len(reference) > 1 else reference[0])
-    ((asked,),) = prompts(change)
-    assert asked["content"].count(f"\n{reference[0]}. {''.join(reference[1:])}") == 1
+    ((message,),) = prompts(change)
+    assert message["content"].count(f"\n{reference[0]}. {''.join(reference[1:])}") == 1
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_references_that_name_options(lines, rows, kind, right):
     line = lines(process, rows)[-1]
     assert kind in line
     assert f"such as {str(rows[0]['answer'])!r}, " in line
-    # What it says makes them right, and is said once.
+    # What it says makes them right, and the line is gone.
     assert yaml.safe_load("{" + line.partition(", set ")[2].rstrip(".") + "}") == right
     ways = [{"prompt_template_mapper": right}, *process[1:]]
     (types,) = lines(ways, rows)
