@@ -103,8 +103,7 @@ class Choices(NamedTuple):
 
     @classmethod
     def of(cls, cell: Any) -> Choices | None:
-        """Those in a list of texts or of {label, text}, {text: [...], label: [...]} or {A: ...}; None
-        where a cell is something else, or empty."""
+        """Those in a list of texts or of {label, text}, {text: [...], label: [...]} or {A: ...}."""
         cell = listed_answers(cell) if isinstance(cell, str) else cell
         if isinstance(cell, Mapping):
             texts = cell.get("text") or cell.get("choices")
@@ -119,8 +118,8 @@ class Choices(NamedTuple):
         return cls([str(label) for label, _ in pairs], [str(text).strip() for _, text in pairs])
 
     def reference(self, named: Any, first: int) -> str:
-        """The letter and the text of the option that a number, label, letter or text names, or the
-        only 1 in labels that are a list; empty where it names none."""
+        """The letter and text of what a number, label, letter or text names, or a list the only
+        label 1; empty where it names none."""
         letters, name = list(_LETTERS[: len(self.texts)]), "1" if isinstance(named, list) else named
         at = int(named) - first if str(named).isdecimal() else -1
         if isinstance(name, str):
@@ -133,15 +132,14 @@ class Choices(NamedTuple):
         return as_text([letters[at], *([] if text.upper() in letters else [text])])
 
     def shown(self) -> str:
-        lines = (f"{letter}. {text}" for letter, text in zip(_LETTERS, self.texts, strict=False))
-        return "\n".join(lines)
+        return "\n".join(f"{at}. {text}" for at, text in zip(_LETTERS, self.texts, strict=False))
 
     def drawn(self, labels: list[Any] | None = None) -> Choices:
         """In an order that depends on nothing but the texts; with these labels."""
         salt = "\n".join(sorted(self.texts))
-        order = [xxhash.xxh3_64_hexdigest((text + salt).encode()) for text in self.texts]
-        rows = sorted(zip(order, map(str, labels or self.labels), self.texts, strict=False))
-        return Choices([label for _, label, _ in rows], [text for *_, text in rows])
+        pairs = zip(map(str, labels or self.labels), self.texts, strict=False)
+        drawn = sorted(pairs, key=lambda pair: xxhash.xxh3_64_digest((pair[1] + salt).encode()))
+        return Choices([label for label, _ in drawn], [text for _, text in drawn])
 
 
 # --- The row contract: names and types of the columns that operators agree on ---------

@@ -74,10 +74,9 @@ class PromptTemplateMapper(Operator):
     is none without one. `text`: it is all of the text. `auto`: what is in the last box, where a
     text has one, else all of it."""
     choices: tuple[str, ...] = ()
-    """Column with the options of multiple choice (a list, {text: [...], label: [...]} or {A: ...}),
-    or a column for each. The number, label or text of one in `reference` becomes its letter and
-    text, which are both right. Where `reference` is one of the columns, or a list of 1 for the
-    right one and 0, datasets begin with it: the order that `{choices}` shows is drawn then."""
+    """Column with the options of multiple choice, or a column for each. The number, label or text
+    of one in `reference` becomes its letter and text, which are both right. An order is drawn if
+    `reference` is one of the columns, or a list of 1 for the right one and 0, as it is first."""
     first_choice: Literal[0, 1] = 0
     """The number of the first of the choices, where references are numbers."""
     reference_pattern: str | None = None
@@ -146,10 +145,7 @@ class PromptTemplateMapper(Operator):
         return tuple(name for name, sources in whole.items() if name in sources)
 
     def apply(self, table: pa.Table) -> Change:
-        if self._names():
-            prompts = self._composed(table)
-        else:
-            prompts = self._prompts(at_path(table, self.question))
+        prompts = self._prompts(table)
         columns = {"prompt": prompts}
         bad = {"no_question": prompts.is_null()}
         if self.reference is None:
@@ -185,7 +181,6 @@ class PromptTemplateMapper(Operator):
         return [text for text in references if text]
 
     def _composed(self, table: pa.Table) -> pa.Array:
-        """Prompts of a text over columns."""
         cells = {name: self._cells(table, name) for name in self._names()}
         values = {"{{": "{", "}}": "}", **{f"{{{name}}}": each for name, each in cells.items()}}
         question = re.sub(r"\\n(?![a-z])", "\n", self.question)  # As YAML has it in single quotes.
@@ -197,9 +192,7 @@ class PromptTemplateMapper(Operator):
         if self.choices and name == "choices":
             shown = [each.shown() if each else "" for each in self.options(table)]
             return pa.array(shown, pa.string())
-        right = (
-            "name columns of strings or numbers in `question`, and lists of options in `choices`"
-        )
+        right = "name columns of strings or numbers in `question`, and of options in `choices`"
         return pc.fill_null(_texts(at_path(table, name), name, right), "")
 
     def options(self, table: pa.Table) -> list[Choices | None]:
@@ -215,14 +208,17 @@ class PromptTemplateMapper(Operator):
     def references(self, table: pa.Table) -> list[str]:
         """Empty where a row has none."""
         column = at_path(table, self.reference or "")
-        if not self.choices:
-            return self._found(column)
-        is_raw = pa.types.is_integer(column.type) or is_list(column.type)
+        is_raw = self.choices and (pa.types.is_integer(column.type) or is_list(column.type))
         named = column.to_pylist() if is_raw else self._found(column)
+        if not self.choices:
+            return named
         pairs = zip(self.options(table), named, strict=True)
         return [options.reference(n, self.first_choice) if options else "" for options, n in pairs]
 
-    def _prompts(self, questions: pa.Array) -> pa.Array:
+    def _prompts(self, table: pa.Table) -> pa.Array:
+        if self._names():
+            return self._composed(table)
+        questions = at_path(table, self.question)
         chats = chats_of(questions)
         if chats is not None:
             return self._from_chat(chats, questions)

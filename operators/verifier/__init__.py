@@ -36,7 +36,6 @@ __all__ = [
 _log = logger(__name__)
 _DECORATION = re.compile(r"\A[-=_]{3,}\s*\n|\A<<|>>\Z|[\U0001f300-\U0001faff✅✓✔⭐✨]")
 _LETTER = re.compile(r"\W*[A-Ja-j]\W*")
-_WITH_NUMBERS = (*COMPUTED, *MEASURED)
 _PHRASE = re.compile(r"(?:the )?(?:final |correct )?answer(?: is\b|:)", re.IGNORECASE)
 
 
@@ -117,8 +116,8 @@ def verify_batch(
     if len(flat) == len(references):
         return verdicts
     ends = accumulate(sizes)
-    places = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
-    return [_best(verdicts[each], flat[each]) for each in places]
+    parts = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+    return [_best(verdicts[part], flat[part]) for part in parts]
 
 
 _Typed = tuple[str | None, AnswerType | None]  # a reference, and the type that it is given
@@ -154,14 +153,12 @@ def _each(
 
 
 def _best(verdicts: Sequence[Verdict], references: Sequence[_Typed]) -> Verdict:
-    """The verdict by several right answers: right by one, else unknown by one, else wrong.
-
-    A letter that is not the option's decides, whatever number the response has besides.
-    """
-    of_letter = references[0][0] and type_of(references[0][0]) is AnswerType.CHOICE
-    if of_letter and _LETTER.fullmatch(verdicts[0].answer or ""):
-        pairs = zip(verdicts, references, strict=True)
-        verdicts = [v for v, (text, _) in pairs if text and type_of(text) not in _WITH_NUMBERS]
+    """The verdict by several right answers: right by one, else unknown by one, else wrong. The
+    letter of another option decides, whatever number the response has besides."""
+    types = [text and type_of(text) for text, _ in references]
+    if types[0] is AnswerType.CHOICE and _LETTER.fullmatch(verdicts[0].answer or ""):
+        pairs = zip(verdicts, types, strict=True)
+        verdicts = [verdict for verdict, kind in pairs if kind not in (*COMPUTED, *MEASURED)]
     for wanted in (("correct",), FAILURES):
         for verdict in verdicts:
             if verdict.verdict in wanted:

@@ -49,7 +49,7 @@ _SOURCES = ("source", "dataset", "dataset_name", "ability", "category", "domain"
 """What datasets call the column that says which task or dataset a prompt is of."""
 _MOST_SOURCES = 20  # With more values, the figures do not show them.
 _OPTIONS = re.compile(
-    r"(?i)choices|options|answer_choices|endings|((?:op|option|choice|ending|answer|sol)_?)[0-9a-e]"
+    r"(?i)(answer_)?choices|options|endings|(?P<one>(op|option|choice|answer|sol)_?)[0-9a-e]"
 )
 """What datasets call a column of options, or those with one option each."""
 _WRITTEN = 100
@@ -199,40 +199,35 @@ def _short(text: str) -> str:
 
 
 def lines_about_prompts(recipe: Recipe, step: Step, before: Frame, after: Frame) -> Iterator[str]:
-    """What rows show once a step has made prompts of them."""
+    """What rows show once a step has made prompts of them: parts of prompts that differ, and
+    references that all name an option, where the recipe does not say so."""
+    yield from identity_lines(recipe, step, before, after)
     operator = step.operator
     assert isinstance(operator, PromptTemplateMapper)
     found = list(filter(None, map(_OPTIONS.fullmatch, before.column_names)))
-    if found and operator.reference is not None and not operator.choices:
-        alike = tuple(each[0] for each in found if each[1] == found[0][1])
-        columns = alike if found[0][1] else alike[:1]
-        for first in (0, 1):
-            other = operator.model_copy(update={"choices": columns, "first_choice": first})
-            if line := _of_choices(other, before, after):
-                yield f"{step.name}: {line}"
-                break
-    yield from identity_lines(recipe, step, before, after)
-
-
-def _of_choices(operator: PromptTemplateMapper, before: Frame, after: Frame) -> str | None:
-    """How references that all name one of the choices are graded as that; None if they do not."""
-    rows = before.select(operator.reads_of(before.column_names)).take(after.source_rows)
+    if operator.choices or operator.reference is None or not found:
+        return
+    columns = tuple(each[0] for each in found if each["one"] == found[0]["one"])
+    columns = columns if found[0]["one"] else columns[:1]
     made = after.select(["prompt", "reference"]).to_pylist()
-    triples = zip(made, operator.options(rows), operator.references(rows), strict=True)
-    named = [(row, each.texts, new) for row, each, new in triples if each and row["reference"]]
-    if not named or not all(new for *_, new in named):
-        return None
-    are_texts = all(row["reference"] in texts for row, texts, _ in named)
-    are_shown = all(text in str(row["prompt"]) for row, texts, _ in named for text in texts)
-    are_numbers = not are_texts and all(row["reference"].isdecimal() for row, *_ in named)
-    if are_texts != are_shown and not are_numbers:
-        return None  # Letters can be known, or no letter will be given.
-    kind = "numbers below the length of" if are_numbers else "options in"
-    right = f"choices: [{', '.join(operator.choices)}]"
-    right += ", first_choice: 1" if operator.first_choice else ""
-    right += "" if are_shown else f", question: {with_columns(operator.question, 'choices')}"
-    columns, (row, _, new) = named_columns(operator.choices), named[0]
-    return (
-        f"the first references are {kind} {columns}, such as {row['reference']!r}, and no other "
-        f"form of an option is right; if that is {new}, set {right}."
-    )
+    for first in (0, 1):
+        other = operator.model_copy(update={"choices": columns, "first_choice": first})
+        rows = before.select(other.reads_of(before.column_names)).take(after.source_rows)
+        triples = zip(made, other.options(rows), other.references(rows), strict=True)
+        named = [(row, each.texts, new) for row, each, new in triples if each and row["reference"]]
+        if not named or not all(new for *_, new in named):
+            continue
+        are_texts = all(row["reference"] in texts for row, texts, _ in named)
+        are_shown = all(text in str(row["prompt"]) for row, texts, _ in named for text in texts)
+        are_numbers = not are_texts and all(row["reference"].isdecimal() for row, *_ in named)
+        if are_texts != are_shown and not are_numbers:
+            return  # Letters can be known, or no letter will be given.
+        kind = "numbers below the length of" if are_numbers else "options in"
+        right = f"choices: [{', '.join(columns)}]{', first_choice: 1' if first else ''}"
+        right += "" if are_shown else f", question: {with_columns(operator.question, 'choices')}"
+        yield (
+            f"{step.name}: the first references are {kind} {named_columns(columns)}, such as "
+            f"{named[0][0]['reference']!r}, and no other form of an option is right; if that is "
+            f"{named[0][2]}, set {right}."
+        )
+        return

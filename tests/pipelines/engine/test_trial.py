@@ -218,7 +218,7 @@ def test_a_run_says_what_the_check_says(lines, tmp_path):
     process = ["prompt_template_mapper", {"recorded_rollout_mapper": {"columns": ["samples"]}}]
     rows = single({"input": "x", "choices": XYZ}, {"input": "y", "choices": XYZ})
     found = lines(process, rows)
-    assert ["options" in line or "numbers" in line for line in found] == [True, False]
+    assert ["options" in line or "numbers" in line for line in found] == [False, True]
     with pytest.warns(UserWarning, match="prompt_template_mapper") as warned:
         run(Recipe(process, "a.jsonl", export_path="out.parquet"))
     assert [str(each.message) for each in warned] == found
