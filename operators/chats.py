@@ -369,7 +369,7 @@ def prompt_ids(
     )
 
 
-def fill(template: str, values: Mapping[str, pa.Array]) -> pa.Array:
+def fill(template: str, values: Mapping[str, pa.Array | str]) -> pa.Array:
     r"""The template with each placeholder replaced, string[N]; null where a value is null.
 
     All placeholders are filled in at once: one that occurs in a value is plain text.

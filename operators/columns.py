@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -88,6 +88,58 @@ def alternatives(reference: str) -> list[str]:
         if all(map(_NUMBER.fullmatch, parts)):  # Of equations both hold: they are one answer.
             return [reference, *parts]
     return [reference]
+
+
+# --- Options of multiple choice, in the layouts of public datasets --------------------
+
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+class Choices(NamedTuple):
+    """Labels and texts of options; labels are the texts where the dataset has none."""
+
+    labels: list[str]
+    texts: list[str]
+
+    @classmethod
+    def of(cls, cell: Any) -> Choices | None:
+        """Those in a list of texts or of {label, text}, {text: [...], label: [...]} or {A: ...}."""
+        cell = listed_answers(cell) if isinstance(cell, str) else cell
+        if isinstance(cell, Mapping):
+            texts = cell.get("text") or cell.get("choices")
+            labels, texts = (cell.get("label") or texts, texts) if texts else (cell, cell.values())
+        elif isinstance(cell, list) and all(isinstance(each, Mapping) for each in cell):
+            labels, texts = ([each.get(name) for each in cell] for name in ("label", "text"))
+        else:
+            labels = texts = cell if isinstance(cell, list) else []
+        pairs = [pair for pair in zip(labels, texts, strict=False) if pair[1] not in (None, "")]
+        if not 0 < len(pairs) <= len(_LETTERS) or any(isinstance(t, list | dict) for _, t in pairs):
+            return None
+        return cls([str(label) for label, _ in pairs], [str(text).strip() for _, text in pairs])
+
+    def reference(self, named: Any, first: int) -> str:
+        """The letter and text of what a number, label, letter or text names, or a list the only
+        label 1; empty where it names none."""
+        letters, name = list(_LETTERS[: len(self.texts)]), "1" if isinstance(named, list) else named
+        at = int(named) - first if str(named).isdecimal() else -1
+        if isinstance(name, str):
+            letter = name.strip("() .").upper()
+            known = ((self.labels, name), (letters, letter), (self.texts, name))
+            at = next((each.index(n) for each, n in known if each.count(n) == 1), at)
+        if not 0 <= at < len(letters):
+            return ""
+        text = self.texts[at]
+        return as_text([letters[at], *([] if text.upper() in letters else [text])])
+
+    def shown(self) -> str:
+        return "\n".join(f"{at}. {text}" for at, text in zip(_LETTERS, self.texts, strict=False))
+
+    def drawn(self, labels: list[Any] | None = None) -> Choices:
+        """In an order that depends on nothing but the texts; with these labels."""
+        salt = "\n".join(sorted(self.texts))
+        pairs = zip(map(str, labels or self.labels), self.texts, strict=False)
+        drawn = sorted(pairs, key=lambda pair: xxhash.xxh3_64_digest((pair[1] + salt).encode()))
+        return Choices([label for label, _ in drawn], [text for _, text in drawn])
 
 
 # --- The row contract: names and types of the columns that operators agree on ---------

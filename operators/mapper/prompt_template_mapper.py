@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ from typing_extensions import Self
 from ..arrow_compute import pc
 from ..chats import Chats, Message, chats_of, fill, prompt_ids, prompts_of
 from ..columns import (
+    Choices,
     as_text,
     at_path,
     has_box,
@@ -22,10 +22,12 @@ from ..columns import (
     is_text,
     last_box,
     listed_answers,
+    with_items,
 )
 from ..errors import DataError
 from ..operator import Change, Columns, Operator, drop
 
+_COLUMN = re.compile(r"\{\{|\{([^{}]*)\}")
 _ESCAPES = {"\a": "a", "\b": "b", "\v": "v", "\f": "f", "\r": "r", "\x1b": "e"}
 
 
@@ -52,7 +54,10 @@ class PromptTemplateMapper(Operator):
     also with content parts, with ShareGPT's keys (from, value), or as JSON text; or it is one text,
     as in hh-rlhf (`Human: ... Assistant: ...`) or with the marks of ChatML, Llama 3 or Gemma. Other
     names of roles, such as `gpt`, `observation` or `developer`, become system, user, assistant and
-    tool."""
+    tool.
+
+    Or a text over columns, such as "{instruction}\\n{input}": an empty cell gives nothing, and
+    `{choices}` are those of `choices`, in lines `A. ...`. Braces that are text are doubled."""
     final_message: Literal["auto", "response", "fail"] = "auto"
     """What a final message of the assistant is: `response` leaves it out of the prompt, and
     `recorded_rollout_mapper` reads it from the same column; `fail` ends the run. `auto` is `fail`
@@ -71,6 +76,12 @@ class PromptTemplateMapper(Operator):
     r"""`boxed`: the reference is the content of the last `\boxed{}` of a worked solution, and there
     is none without one. `text`: it is all of the text. `auto`: what is in the last box, where a
     text has one, else all of it."""
+    choices: tuple[str, ...] = ()
+    """Column with the options of multiple choice, or a column for each. The number, label or text
+    of one in `reference` becomes its letter and text, which are both right. An order is drawn if
+    `reference` is one of the columns, or a list of 1 for the right one and 0, as it is first."""
+    first_choice: Literal[0, 1] = 0
+    """The number of the first of the choices, where references are numbers."""
     reference_pattern: str | None = None
     """Regular expression that finds the reference in that column, such as `#### (.*)`. The last
     match counts; its first group is the reference, if it has one."""
@@ -85,7 +96,7 @@ class PromptTemplateMapper(Operator):
     reasons: ClassVar[Mapping[str, str]] = {
         "no_question": "the question is null or empty",
         "no_reference": "the reference is null, empty or not finite, `reference_pattern` does not "
-        "match, or there is no box with balanced braces",
+        "match, there is no box with balanced braces, or it is none of the `choices`",
     }
 
     @field_validator("reference_pattern")
@@ -114,28 +125,36 @@ class PromptTemplateMapper(Operator):
             raise ValueError("reference_pattern needs a reference column")
         return self
 
+    def questions(self) -> Columns:
+        """The columns of which questions are made, as paths."""
+        names = self._names() or [self.question]
+        return tuple(n for n in names if not self.choices or n != "choices") or self.choices
+
+    def _names(self) -> list[str]:
+        return list(filter(None, _COLUMN.findall(self.question)))
+
     def paths(self) -> Columns:
         reference = [] if self.reference is None else [self.reference]
-        return (self.question, *reference, *self.identity)
+        return (*self.questions(), *reference, *self.choices, *self.identity)
 
     def writes(self) -> Columns:
         return ("prompt_id", "prompt", "reference")
 
     def replaces(self) -> Columns:
         # A field of a struct, or what a pattern finds, is not all that the column says.
-        whole = {"prompt": self.question}
+        whole = {"prompt": self.questions()}
         if self.reference is not None and self.reference_pattern is None:
-            whole["reference"] = self.reference
-        return tuple(name for name, source in whole.items() if name == source)
+            whole["reference"] = (self.reference,)
+        return tuple(name for name, sources in whole.items() if name in sources)
 
     def apply(self, table: pa.Table) -> Change:
-        prompts = self._prompts(at_path(table, self.question))
+        prompts = self._prompts(table)
         columns = {"prompt": prompts}
         bad = {"no_question": prompts.is_null()}
         if self.reference is None:
             columns["reference"] = pa.nulls(table.num_rows, pa.string())
         else:
-            found = self._found(at_path(table, self.reference))
+            found = self.references(table)
             columns["reference"] = pa.array([text or None for text in found], pa.string())
             bad["no_reference"] = columns["reference"].is_null()
         others = [at_path(table, path).to_pylist() for path in self.identity]
@@ -150,22 +169,59 @@ class PromptTemplateMapper(Operator):
     def first_references(self, table: pa.Table) -> list[str]:
         """The references of the first rows of a dataset, as `apply` would write them.
 
-        It looks at nothing else, and makes no array from Python's values, for which Arrow loads
-        pandas: a check of a recipe should be quick.
+        It makes no array of Python's values, for which Arrow loads pandas: a check should be quick.
 
         Raises:
-            DataError: there is no such field, or a row has no reference and `on_bad_row` is
-                `fail`; not where no row at all matches `reference_pattern`, which is wrong then.
+            DataError: a row has no reference and `on_bad_row` is `fail`; not where no row at all
+                matches `reference_pattern`, which is wrong then.
         """
         if self.reference is None:
             return []
-        references = self._found(at_path(table, self.reference))
+        references = self.references(table)
         usable = self.reference_pattern is None or any(references)
         if self.on_bad_row == "fail" and usable and "" in references:
             self._fail(table, references.index(""), "no_reference")
         return [text for text in references if text]
 
-    def _prompts(self, questions: pa.Array) -> pa.Array:
+    def _composed(self, table: pa.Table) -> pa.Array:
+        cells = {name: self._cells(table, name) for name in self._names()}
+        values = {"{{": "{", "}}": "}", **{f"{{{name}}}": each for name, each in cells.items()}}
+        question = re.sub(r"\\n(?![a-z])", "\n", self.question)  # As YAML has it in single quotes.
+        texts = pc.utf8_trim_whitespace(fill(question, values))
+        given = pc.utf8_trim_whitespace(pc.binary_join_element_wise(*cells.values(), ""))
+        return self._from_text(pc.if_else(pc.equal(given, ""), None, texts))
+
+    def _cells(self, table: pa.Table, name: str) -> pa.Array:
+        if self.choices and name == "choices":
+            shown = [each.shown() if each else "" for each in self.options(table)]
+            return pa.array(shown, pa.string())
+        right = "name columns of strings or numbers in `question`, and of options in `choices`"
+        return pc.fill_null(_texts(at_path(table, name), name, right), "")
+
+    def options(self, table: pa.Table) -> list[Choices | None]:
+        """Those of each row, in the order in which a prompt shows them."""
+        columns = [at_path(table, path).to_pylist() for path in self.choices]
+        cells = columns[0] if len(columns) == 1 else map(list, zip(*columns, strict=True))
+        found = list(map(Choices.of, cells))
+        marks = None if self.reference is None else at_path(table, self.reference)
+        if marks is not None and is_list(marks.type):
+            return [o and o.drawn(m) for o, m in zip(found, marks.to_pylist(), strict=True)]
+        return [o and o.drawn() for o in found] if self.reference in self.choices else found
+
+    def references(self, table: pa.Table) -> list[str]:
+        """Empty where a row has none."""
+        column = at_path(table, self.reference or "")
+        is_raw = self.choices and (pa.types.is_integer(column.type) or is_list(column.type))
+        named = column.to_pylist() if is_raw else self._found(column)
+        if not self.choices:
+            return named
+        pairs = zip(self.options(table), named, strict=True)
+        return [options.reference(n, self.first_choice) if options else "" for options, n in pairs]
+
+    def _prompts(self, table: pa.Table) -> pa.Array:
+        if self._names():
+            return self._composed(table)
+        questions = at_path(table, self.question)
         chats = chats_of(questions)
         if chats is not None:
             return self._from_chat(chats, questions)
@@ -223,14 +279,16 @@ class PromptTemplateMapper(Operator):
 
     def _found(self, column: pa.Array) -> list[str]:
         """Empty where a row has none."""
+        if pa.types.is_boolean(column.type):  # Of a question to which yes is an answer, too.
+            words = {True: as_text(["true", "yes"]), False: as_text(["false", "no"])}
+            return [words.get(each, "") for each in column.to_pylist()]
+        name = self.reference or ""
+        right = "set `reference` to a column of strings, numbers or lists of them"
         if is_list(column.type):
-            inner = [self._one(text) for text in self._texts(column.flatten()).to_pylist()]
-            ends = np.cumsum(np.asarray(pc.fill_null(pc.list_value_length(column), 0)))
-            return [
-                as_text(list(filter(None, inner[begin:end])))
-                for begin, end in pairwise([0, *ends.tolist()])
-            ]
-        return [self._any_of(text) for text in self._texts(column).to_pylist()]
+            texts = _texts(column.flatten(), name, right)
+            lists = with_items(column, texts).to_pylist()
+            return [as_text(list(filter(None, map(self._one, each or ())))) for each in lists]
+        return list(map(self._any_of, _texts(column, name, right).to_pylist()))
 
     def _any_of(self, text: str | None) -> str:
         """The reference in a text that may be a JSON list of right answers."""
@@ -251,35 +309,33 @@ class PromptTemplateMapper(Operator):
             text = None
         return (text or "").strip()
 
-    def _texts(self, column: pa.Array) -> pa.Array:
-        """The column in which references are found, as strings."""
-        if pa.types.is_nested(column.type):
-            raise DataError(
-                f"column '{self.reference}' is {column.type}",
-                "set `reference` to a column of strings, numbers or lists of them",
-            )
-        if pa.types.is_floating(column.type):  # NaN is pandas' null, and no answer
-            column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
-        # A cast, even to what it is, loads pyarrow.compute: a sixth of what `rejuice check` takes.
-        try:
-            return column if column.type == pa.string() else column.cast(pa.string())
-        except pa.ArrowException:  # Bytes that are no text, or a date without a calendar.
-            found = f"column '{self.reference}' is {column.type}, and not text"
-            raise DataError(found, "set `reference` to a column of strings or numbers") from None
-
     def _fail(self, table: pa.Table, row: int, reason: str) -> None:
         right = "fix the row, or set on_bad_row: drop_row to leave such rows out"
-        paths = [path for path in (self.question, self.reference) if path is not None]
-        values = {path: _excerpt(at_path(table, path)[row].as_py()) for path in paths}
-        if reason == "no_question" or self.reference is None:
-            rest = f" (its {self.reference}: {values[self.reference]})" if self.reference else ""
-            raise DataError(f"a row has no text in column '{self.question}'{rest}", right)
-        pattern = f", {self.reference_pattern!r} not found" if self.reference_pattern else ""
-        raise DataError(
-            f"no reference in column '{self.reference}': {values[self.reference]}{pattern}"
-            f" (its {self.question}: {values[self.question]})",
-            right,
-        )
+        paths = dict.fromkeys((*self.questions(), self.reference, *self.choices))
+        values = {path: _excerpt(at_path(table, path)[row].as_py()) for path in paths if path}
+        own = values.pop(self.reference or "", None)
+        if reason == "no_question" or own is None:
+            rest = f" (its {self.reference}: {own})" if own else ""
+            named = "', '".join(self.questions())
+            raise DataError(f"a row has no text in column '{named}'{rest}", right)
+        why = f", {self.reference_pattern!r} not found" if self.reference_pattern else ""
+        why += f", no option where first_choice is {self.first_choice}" if self.choices else ""
+        its = ", ".join(f"its {path}: {value}" for path, value in values.items())
+        raise DataError(f"no reference in column '{self.reference}': {own}{why} ({its})", right)
+
+
+def _texts(column: pa.Array, name: str, right: str) -> pa.Array:
+    """A column of texts or numbers as strings; `right` says what else to name."""
+    if pa.types.is_nested(column.type):
+        raise DataError(f"column '{name}' is {column.type}", right)
+    if pa.types.is_floating(column.type):  # NaN is pandas' null, and no answer
+        column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
+    # A cast, even to what it is, loads pyarrow.compute: a sixth of what `rejuice check` takes.
+    try:
+        return column if column.type == pa.string() else column.cast(pa.string())
+    except pa.ArrowException:  # Bytes that are no text, or a date without a calendar.
+        found = f"column '{name}' is {column.type}, and not text"
+        raise DataError(found, right) from None
 
 
 def _excerpt(value: Any) -> str:

@@ -35,6 +35,7 @@ __all__ = [
 
 _log = logger(__name__)
 _DECORATION = re.compile(r"\A[-=_]{3,}\s*\n|\A<<|>>\Z|[\U0001f300-\U0001faff✅✓✔⭐✨]")
+_LETTER = re.compile(r"\W*[A-Ja-j]\W*")
 _PHRASE = re.compile(r"(?:the )?(?:final |correct )?answer(?: is\b|:)", re.IGNORECASE)
 
 
@@ -115,7 +116,8 @@ def verify_batch(
     if len(flat) == len(references):
         return verdicts
     ends = accumulate(sizes)
-    return [_best(verdicts[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
+    parts = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+    return [_best(verdicts[part], flat[part]) for part in parts]
 
 
 _Typed = tuple[str | None, AnswerType | None]  # a reference, and the type that it is given
@@ -150,8 +152,13 @@ def _each(
     return [(as_tuple(each) if is_ordered else each, given) for each in several]
 
 
-def _best(verdicts: Sequence[Verdict]) -> Verdict:
-    """The verdict by several right answers: right by one, else unknown by one, else wrong."""
+def _best(verdicts: Sequence[Verdict], references: Sequence[_Typed]) -> Verdict:
+    """The verdict by several right answers: right by one, else unknown by one, else wrong. The
+    letter of another option decides, whatever number the response has besides."""
+    types = [text and type_of(text) for text, _ in references]
+    if types[0] is AnswerType.CHOICE and _LETTER.fullmatch(verdicts[0].answer or ""):
+        pairs = zip(verdicts, types, strict=True)
+        verdicts = [verdict for verdict, kind in pairs if kind not in (*COMPUTED, *MEASURED)]
     for wanted in (("correct",), FAILURES):
         for verdict in verdicts:
             if verdict.verdict in wanted:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -46,8 +46,8 @@ from .progress import Progress
 from .report import Report
 from .resumable_step import run_resumable
 from .retry_missing import computed_again, count_failed, has_dropped, step_to_retry
-from .steps import check_prompts, identity_lines, prefix_errors_with_step, run_step
-from .trial import unmatched_warnings
+from .steps import check_prompts, prefix_errors_with_step, run_step
+from .trial import lines_about_prompts, unmatched_warnings
 from .workers import LocalWorkers, Workers
 
 RunEngine = Literal["local", "ray"]
@@ -243,7 +243,8 @@ class Run:
             for chunk, groups in self.workers.map(todo, work, chunks):
                 found[chunk] = groups
                 (task.find if chunk in in_cache else task)(plan.source.rows[chunk])
-        check_prompts(self.recipe, [found[n] for n in sorted(found)], plan.source.place)
+        same = _lines_about_prompts(plan)
+        check_prompts(self.recipe, [found[n] for n in sorted(found)], plan.source.place, same)
         if needs_digest:
             run_dataset_step(plan, last, self.workers, self.progress)
 
@@ -257,7 +258,7 @@ class Run:
             if step.number == 1:
                 found.append(GroupStarts.of(frame, plan.source.first_row(chunk)))
         if found:  # Before anything is paid for.
-            check_prompts(self.recipe, found, plan.source.place)
+            check_prompts(self.recipe, found, plan.source.place, ())
         with (
             self.progress.task(step.name, sum(sizes)) as task,
             listening(task.sample),
@@ -388,15 +389,13 @@ def _run_chunk(plan: Plan, steps: Sequence[Step], needs_digest: bool, chunk: int
     return groups
 
 
-def _lines_about_prompts(plan: Plan) -> list[str]:
-    """What the first chunk shows about rows that were taken for the same prompt."""
-    lines = list[str]()
+def _lines_about_prompts(plan: Plan) -> Iterator[str]:
+    """What the first chunk shows about prompts."""
     for step in plan.steps if plan.source.rows else ():
         if isinstance(step.operator, PromptTemplateMapper):
             later = plan.steps[step.number] if step.number < len(plan.steps) else None
-            after = plan.frame_before(0, later)
-            lines += identity_lines(plan.recipe, step, plan.source_frame(0), after)
-    return lines
+            before, after = plan.source_frame(0), plan.frame_before(0, later)
+            yield from lines_about_prompts(plan.recipe, step, before, after)
 
 
 def _disk_error(error: OSError, cache: AnyPath) -> RejuiceError:

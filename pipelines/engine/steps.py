@@ -9,24 +9,25 @@ and the trainer compute it; what is done with a change is the same.
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from ...operators import (
     ALL,
     Change,
     DataError,
-    Groups,
     Operator,
     OperatorError,
     PromptTemplateMapper,
@@ -41,6 +42,7 @@ from ...operators.errors import NotReadyError, first_line
 from ...operators.operator import split
 from ...operators.sampling.rollout import RolloutMapper
 from ..dataset.write import exported, filled
+from ..recipe.columns import named_columns
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step, gives_responses, number_steps
 from .conditional_step import matching, over_all_rows
@@ -319,7 +321,7 @@ def _range(frame: Frame, first_row: int) -> str:
 
 
 def check_prompts(
-    recipe: Recipe, parts: Sequence[GroupStarts], place: Callable[[int], str]
+    recipe: Recipe, parts: Sequence[GroupStarts], place: Callable[[int], str], same: Iterable[str]
 ) -> None:
     """Check that the rows of each prompt are next to each other in the dataset of a recipe."""
     try:
@@ -328,50 +330,66 @@ def check_prompts(
         operators, right = [step.operator for step in recipe.steps], error.right
         makers = [each for each in operators if isinstance(each, PromptTemplateMapper)]
         column = makers[0].question if makers else "prompt_id"
-        is_column = not makers or not (makers[0].identity or "." in column)
+        is_column = not makers or not (makers[0].identity or {*column} & {*".{"})
         if is_column and any(map(gives_responses, operators)):  # Else a row is one of its prompt's.
             step = f"exact_deduplicator: {{column: {column}, within: all}}"
             right = f"keep one of them by the first step `{step}`, or {right}"
+        right = "; ".join([right, *same])
         raise DataError(error.found, right, where=str(recipe.head.dataset_spec)) from None
 
 
 _NUMBERS_OF_ROWS = frozenset({"id", "idx", "index", "uid", "uuid"})
 """Columns that differ in all rows."""
+_PARTS_OF_PROMPTS = re.compile(
+    r"(?i)input|(context|passage|article|document|image)s?\d*|sentence\d?|story|paragraph|background"
+    r"|premise|hypothesis|table|schema|history|starter_code|system(_prompt)?"
+)
+"""What datasets call a part of the prompt beside the question."""
 
 
 def identity_lines(recipe: Recipe, step: Step, before: Frame, after: Frame) -> list[str]:
-    """A line with the first column in which rows of the same prompt differ; none if none does. Rows
-    with one recorded response each differ as they should."""
-    groups = Groups.of_column(after.select(["prompt_id"])["prompt_id"])
-    if len(groups.starts_G) == after.num_rows or not _is_prompt_each(recipe, before.schema):
+    """A line with the columns in which rows of the same prompt differ; none if none does.
+
+    Rows with one response each differ as they should, except in parts of prompts.
+    """
+    operator, made = step.operator, after.select(["prompt_id"])["prompt_id"]
+    assert isinstance(operator, PromptTemplateMapper)
+    rows, ids = after.source_rows[np.asarray(made.is_valid())], made.drop_null().to_pylist()
+    others, n = {*_NUMBERS_OF_ROWS, *_of_responses(recipe, before.column_names)}, len(set(ids))
+    parts = list(filter(_PARTS_OF_PROMPTS.fullmatch, before.column_names))
+    asked = before.column_names if _is_prompt_each(recipe, before.schema) else parts
+    differ = list[str]()
+    for name in asked if n < len(ids) else ():
+        values = map(repr, before.select([name])[name].take(rows).to_pylist())
+        if others.isdisjoint([name, name.lower()]) and len({*zip(ids, values, strict=True)}) > n:
+            differ.append(name)
+    named = [name for name in differ if name in parts] or differ[:3]
+    if not named:
         return []
-    repeats = [
-        after.source_rows[start : start + size].tolist()
-        for start, size in zip(groups.starts_G.tolist(), groups.sizes_G.tolist(), strict=True)
-        if size > 1
-    ]
-    # The columns of the responses, and of what goes with them.
-    recorded = [x.operator for x in recipe.steps if isinstance(x.operator, RecordedRolloutMapper)]
-    read = {name for each in recorded for name in each.reads_of(before.column_names)}
-    for name in before.column_names:
-        if name in read or name.lower() in _NUMBERS_OF_ROWS:
-            continue
-        values = before.select([name])[name]
-        if any(len({repr(values[row]) for row in rows}) > 1 for rows in repeats):
-            return [
-                f"{step.name}: rows with the same prompt differ in column '{name}'; if that makes "
-                f"them other prompts, set identity: [{name}]."
-            ]
-    return []
+    way = f"identity: [{', '.join(named)}]"
+    if named[0] in parts and "image" not in way.lower():
+        way = f"question: {with_columns(operator.question, *named)}, or {way}"
+    found = f"{step.name}: rows with the same prompt differ in {named_columns(named)}"
+    return [f"{found}; if that makes them other prompts, set {way}."]
+
+
+def with_columns(question: str, *names: str) -> str:
+    """A question and columns, as the field `question` has them in YAML."""
+    parts = (question if "{" in question else f"{{{question}}}", *(f"{{{n}}}" for n in names))
+    return json.dumps("\n".join(parts), ensure_ascii=False)
 
 
 def _is_prompt_each(recipe: Recipe, schema: pa.Schema) -> bool:
     """Whether each row of the dataset has all responses of its prompt, or will be sampled for."""
+    operators, none = [step.operator for step in recipe.steps], schema.empty_table()
+    recorded = [each.columns for each in operators if isinstance(each, RecordedRolloutMapper)]
+    return any(isinstance(each, RolloutMapper) for each in operators) or any(
+        len(names) > 1 or is_list(at_path(none, names[0]).type) for names in recorded
+    )
+
+
+def _of_responses(recipe: Recipe, columns: Collection[str]) -> Iterator[str]:
+    """The columns of the responses, and of what goes with them."""
     for step in recipe.steps:
-        if isinstance(step.operator, RolloutMapper):
-            return True
         if isinstance(step.operator, RecordedRolloutMapper):
-            none = schema.empty_table()
-            kinds = [at_path(none, name).type for name in step.operator.columns]
-            return len(kinds) > 1 or is_list(kinds[0])
-    return False
+            yield from step.operator.reads_of(columns)

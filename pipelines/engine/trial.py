@@ -6,6 +6,7 @@ written as the export would be. Steps that call a model, a server or another lib
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -27,11 +28,11 @@ from ...operators import (
     Scope,
 )
 from ...operators.arrow_compute import pc
-from ...operators.columns import at_path, columns_of, has_box, is_list, is_text
+from ...operators.columns import alternatives, at_path, columns_of, has_box, is_list, is_text
 from ..dataset.files import is_folder
 from ..dataset.read import Dataset, place_of
 from ..dataset.write import writer
-from ..recipe.columns import bad_tests
+from ..recipe.columns import bad_tests, named_columns
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .conditional_step import MatchLog, unmatched_lines
@@ -42,39 +43,43 @@ from .steps import (
     identity_lines,
     iterate_steps,
     prefix_errors_with_step,
+    with_columns,
 )
 
 _SHOWN = 40
 _SOURCES = ("source", "dataset", "dataset_name", "ability", "category", "domain", "subject")
 """What datasets call the column that says which task or dataset a prompt is of."""
 _MOST_SOURCES = 20  # With more values, the figures do not show them.
-_OPTIONS = ("choices", "options", "answer_choices", "endings")
-"""What datasets call the list of options of which the reference may be an index."""
+_OPTIONS = re.compile(
+    r"(?i)(answer_)?choices|options|endings|(?P<one>(op|option|choice|answer|sol)_?)[0-9a-e]"
+)
+"""What datasets call a column of options, or those with one option each."""
 _WRITTEN = 100
 
 
 def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
     """Lines about what the first rows show that is worth a look."""
     steps = list(takewhile(_is_tried, recipe.steps))
-    lines, frame = list[str](), Frame.of(dataset.first_rows)
+    lines, same, frame = list[str](), list[str](), Frame.of(dataset.first_rows)
     grouped = any(step.operator.scope is not Scope.ROW for step in recipe.steps)
     try:
         for applied in iterate_steps(steps, frame):
             frame = applied.after
             if isinstance(applied.step.operator, PromptTemplateMapper):
                 lines += _of_references(recipe, applied.step, applied.before.table(), frame)
-                lines += identity_lines(recipe, applied.step, applied.before, frame)
+                same += lines_about_prompts(recipe, applied.step, applied.before, frame)
         is_whole = grouped and dataset.is_small()
         made = apply_steps(steps, Frame.of(dataset.table())) if is_whole else frame
     except RejuiceError as error:
         raise error.at(str(dataset.spec)) from None
     if grouped:
         files = [(str(file), table.num_rows) for file, table in dataset.first_tables]
-        check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: place_of(row, files))
+        check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: place_of(row, files), same)
     _try_to_write(recipe, frame)
     with suppress(DataError):  # A field may first turn up further down.
         lines += bad_tests(recipe, dataset.first_rows)
     return [*lines, *_of_sources(recipe, dataset.first_rows)]
+    return [*lines, *same, *_of_sources(recipe, dataset.first_rows)]
 
 
 def _is_tried(step: Step) -> bool:
@@ -137,7 +142,7 @@ def _of_references(recipe: Recipe, step: Step, rows: pa.Table, frame: Frame) -> 
     assert isinstance(operator, PromptTemplateMapper)
     if operator.reference is None:
         return []
-    lines = [*_of_choices(step, rows, frame)]
+    lines = list[str]()
     column = at_path(rows, operator.reference)
     if operator.reference_form == "auto" and operator.reference_pattern is None:
         texts = column.flatten() if is_list(column.type) else column
@@ -175,7 +180,7 @@ def _ungradable(step: Step, frame: Frame, verifier: MathVerifyMapper) -> list[st
     examples = dict[AnswerType, str]()
     for text, each in pairs:
         if not reasons[text, each]:
-            types[kind := each or type_of(text)] += 1
+            types[kind := each or type_of(alternatives(text)[0])] += 1
             examples.setdefault(kind, f" (such as {_short(text)})")
     counts = [
         f"{n:,} {kind.value}{'' if kind is AnswerType.NUMBER else examples[kind]}"
@@ -196,16 +201,36 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
-def _of_choices(step: Step, rows: pa.Table, frame: Frame) -> Iterator[str]:
-    """The references may be indices of options, which no answer gives."""
-    references = frame.select(["reference"])["reference"].drop_null().to_pylist()
-    for name in rows.column_names:
-        if name.lower() not in _OPTIONS or not is_list(rows[name].type):
+def lines_about_prompts(recipe: Recipe, step: Step, before: Frame, after: Frame) -> Iterator[str]:
+    """What rows show once a step has made prompts of them: parts of prompts that differ, and
+    references that all name an option, where the recipe does not say so."""
+    yield from identity_lines(recipe, step, before, after)
+    operator = step.operator
+    assert isinstance(operator, PromptTemplateMapper)
+    found = list(filter(None, map(_OPTIONS.fullmatch, before.column_names)))
+    if operator.choices or operator.reference is None or not found:
+        return
+    columns = tuple(each[0] for each in found if each["one"] == found[0]["one"])
+    columns = columns if found[0]["one"] else columns[:1]
+    made = after.select(["prompt", "reference"]).to_pylist()
+    for first in (0, 1):
+        other = operator.model_copy(update={"choices": columns, "first_choice": first})
+        rows = before.select(other.reads_of(before.column_names)).take(after.source_rows)
+        triples = zip(made, other.options(rows), other.references(rows), strict=True)
+        named = [(row, each.texts, new) for row, each, new in triples if each and row["reference"]]
+        if not named or not all(new for *_, new in named):
             continue
-        most = pc.max(pc.list_value_length(rows[name])).as_py() or 0
-        if references and all(each.isdecimal() and int(each) < most for each in references):
-            yield (
-                f"{step.name}: the first references are numbers below the length of column "
-                f"'{name}', such as {references[0]!r}: if they are indices of its options, letters "
-                f"and texts of options are wrong beside them; let the reference be the letter."
-            )
+        are_texts = all(row["reference"] in texts for row, texts, _ in named)
+        are_shown = all(text in str(row["prompt"]) for row, texts, _ in named for text in texts)
+        are_numbers = not are_texts and all(row["reference"].isdecimal() for row, *_ in named)
+        if are_texts != are_shown and not are_numbers:
+            return  # Letters can be known, or no letter will be given.
+        kind = "numbers below the length of" if are_numbers else "options in"
+        right = f"choices: [{', '.join(columns)}]{', first_choice: 1' if first else ''}"
+        right += "" if are_shown else f", question: {with_columns(operator.question, 'choices')}"
+        yield (
+            f"{step.name}: the first references are {kind} {named_columns(columns)}, such as "
+            f"{named[0][0]['reference']!r}, and no other form of an option is right; if that is "
+            f"{named[0][2]}, set {right}."
+        )
+        return

@@ -260,7 +260,7 @@ def check_replaced(
         if own:
             them = "it" if len(own) == 1 else "them"
             raise RecipeError(
-                f"would replace {_named(own)} of the dataset",
+                f"would replace {named_columns(own)} of the dataset",
                 f"rename {them} there, or drop {them} there to have {them} computed again",
                 where=where(step),
             )
@@ -275,7 +275,7 @@ def _check_writers(step: Step, name: str, column: Column, where: Position) -> No
         if other.name() != own.name() and not _are_apart(own, other):
             both = ": a row may match the `where` of both" if other.where and own.where else ""
             raise RecipeError(
-                f"would replace {_named([name])} of step {writer.number} {writer.name}{both}",
+                f"would replace column '{name}' of step {writer.number} {writer.name}{both}",
                 "give each of them a `where` that excludes the other's, or leave one out",
                 where=where(step),
             )
@@ -311,7 +311,7 @@ def _stale(name: str, columns: ByName, where: Position, why: str = "") -> Recipe
     return RecipeError(found, right, where=where(step))
 
 
-def _named(columns: Sequence[str]) -> str:
+def named_columns(columns: Sequence[str]) -> str:
     """`column 'a'`, or `columns 'a', 'b'`."""
     names = ", ".join(f"'{name}'" for name in columns)
     return f"column{'s' if len(columns) > 1 else ''} {names}"

@@ -20,6 +20,15 @@ CASES = [
     ("x = 1", "x = 1 or x = 2", "wrong_answer"),
     ("[1, 2]", "[1, 2]", "correct"),
     ("1", "[1, 2]", "wrong_answer"),
+    # An option, by its letter and its text: a letter decides beside a number.
+    ("The answer is B.", '["B", "7"]', "correct"),
+    ("(b)", '["B", "7"]', "correct"),
+    (r"\boxed{7}", '["B", "7"]', "correct"),
+    (r"\boxed{1}", '["B", "7"]', "wrong_answer"),
+    ("It is 7.\n**A**", '["B", "7"]', "wrong_answer"),
+    ("A) 7 is odd", '["B", "7 cm"]', "wrong_answer"),
+    ("Answer: A dog runs fast", '["C", "a dog runs fast."]', "correct"),
+    ("I think of a dog. The answer is B", '["C", "a dog"]', "wrong_answer"),
 ]
 
 

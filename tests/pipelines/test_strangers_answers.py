@@ -71,6 +71,7 @@ FIELDS = {
 }
 LINES = {
     "01-mcq-index": "numbers below the length of column 'choices'",
+    "54-alpaca-empty-input": 'set question: "{instruction}\\n{input}"',
     "08-tiny-and-big": "(a factorial of more than 200)",
     "146-short-texts": "'none' is a missing value",
     "27-dates": "types of the first references: 2 date (such as '2021-03-05'), 2 time",
@@ -125,6 +126,25 @@ def test_verdicts(folder_of, name):
 def test_what_check_says(folder_of, name):
     folder_of(name)
     assert LINES[name] in ran("check", "recipe.yaml")
+
+
+def test_options_that_the_recipe_names(folder_of):
+    folder = folder_of("01-mcq-index")
+    ran("run", "recipe.yaml", "--quiet", "--prompt_template_mapper.choices=[choices]")
+    verdicts = pq.read_table(folder / "out" / "recipe.parquet")["verdict"].to_pylist()
+    assert "".join(map(LETTERS.get, verdicts)) == "rrrwwrrw"
+
+
+def test_a_question_of_two_columns(folder_of):
+    folder = folder_of("54-alpaca-empty-input")
+    printed = ran("run", "recipe.yaml")
+    assert "rows with the same prompt differ in column 'input'" in printed
+    field = """--prompt_template_mapper.question="{instruction}\\n{input}\""""
+    ran("run", "recipe.yaml", "--quiet", "--overwrite", field)
+    rows = pq.read_table(folder / "out" / "recipe.parquet").to_pylist()
+    assert len({row["prompt_id"] for row in rows}) == 3
+    asked = [row["prompt"][0]["content"] for row in rows]
+    assert asked == ["Add the numbers.\n2 and 3", "Add the numbers.\n4 and 4", "Say hello."]
 
 
 def test_what_needs_a_function(folder_of):

@@ -367,3 +367,157 @@ def test_references_of_several_answers_and_in_boxes(answers, fields, found):
     rows = pa.table({"question": [f"q{n}" for n in range(len(answers))], "answer": answers})
     change = check_operator(PromptTemplateMapper(**fields), rows)
     assert change.columns["reference"].to_pylist() == found
+
+
+# --- Questions of several columns -----------------------------------------------------
+
+
+def texts_of(question, rows, **fields):
+    """The texts of the prompts."""
+    operator = PromptTemplateMapper(question=question, **{"reference": None, **fields})
+    return [chat and chat[-1]["content"] for chat in prompts(check_operator(operator, rows))]
+
+
+ALPACA = pa.table(
+    {
+        "instruction": ["Add the numbers.", "Add the numbers.", "Say {hello}.", "Say {hello}."],
+        "input": ["2 and 3", "4 and 4", "", None],
+    }
+)
+
+
+def test_a_text_over_columns():
+    texts = texts_of("{instruction}\n{input}", ALPACA)
+    assert texts == [
+        "Add the numbers.\n2 and 3",
+        "Add the numbers.\n4 and 4",
+        "Say {hello}.",
+        "Say {hello}.",
+    ]
+    operator = PromptTemplateMapper(question="{instruction}\n{input}", reference=None)
+    first, second, *same = operator.apply(ALPACA).columns["prompt_id"].to_pylist()
+    assert len({first, second, *same}) == 3
+    assert operator.paths() == operator.questions() == ("instruction", "input")
+    # The same text in one column makes the same prompt.
+    one = pa.table({"question": texts})
+    ids = PromptTemplateMapper(reference=None).apply(one).columns["prompt_id"]
+    assert ids.to_pylist() == [first, second, *same]
+
+
+def test_what_a_text_over_columns_may_have():
+    rows = pa.table(
+        {
+            "doc": [{"q": "x?", "level": 3}],
+            "Support Text": ["so"],
+            "n": [2.5],
+            "nothing": pa.array([float("nan")]),
+        }
+    )
+    question = "Level {doc.level}: {doc.q} {Support Text} {n}{nothing}\nEnd in \\boxed{} or {{n}}."
+    assert texts_of(question, rows) == ["Level 3: x? so 2.5\nEnd in \\boxed{} or {n}."]
+    # As YAML reads a line break in single quotes; a command of LaTeX is none.
+    assert texts_of(r"{doc.q}\n{n}\nAnswer with $\nu$", rows) == ["x?\n2.5\nAnswer with $\\nu$"]
+    assert texts_of("{n}", rows, template="Q: {question}!", system="s") == ["Q: 2.5!"]
+    # A text that looks like a chat is a text.
+    chat = json.dumps([user("x")])
+    assert texts_of("{c}", pa.table({"c": [chat]})) == [chat]
+
+
+def test_a_row_without_a_question_in_any_column():
+    rows = pa.table({"a": ["", "x"], "b": [None, ""]})
+    with pytest.raises(DataError, match=r"no text in column 'a', 'b'; fix the row"):
+        PromptTemplateMapper(question="Q: {a} {b}", reference=None).apply(rows)
+    kept = PromptTemplateMapper(question="Q: {a} {b}", reference=None, on_bad_row="drop_row")
+    assert check_operator(kept, rows).reasons.to_pylist() == ["no_question", None]
+
+
+@pytest.mark.parametrize("cell", [[user("x")], ["x", "y"], {"x": 1}])
+def test_only_texts_and_numbers_go_into_a_question(cell):
+    with pytest.raises(DataError, match=r"column 'a' is .*; name columns of strings or numbers"):
+        PromptTemplateMapper(question="Q: {a}", reference=None).apply(pa.table({"a": [cell]}))
+
+
+def test_a_text_over_the_prompt_replaces_it():
+    operator = PromptTemplateMapper(question="{prompt}\n{input}", reference="reference")
+    assert operator.replaces() == ("prompt", "reference")
+
+
+# --- Options of multiple choice -------------------------------------------------------
+
+MMLU = {"question": "Which is prime?", "choices": ["4", "7", "9", "12"]}
+ARC = {"question": "What?", "choices": {"text": ["ice", "fire"], "label": ["A", "B"]}}
+SHOWN = "{question}\n{choices}"
+OPTIONS = ["choices"]
+
+
+@pytest.mark.parametrize(
+    ("row", "fields", "reference"),
+    [
+        ({**MMLU, "answer": 1}, {}, ["B", "7"]),
+        ({**MMLU, "answer": "7"}, {}, ["B", "7"]),
+        ({**MMLU, "answer": "(b)"}, {}, ["B", "7"]),
+        ({**MMLU, "answer": "#### B"}, {"reference_pattern": "#### (.*)"}, ["B", "7"]),
+        ({**MMLU, "choices": "['4', '7']", "answer": 1}, {}, ["B", "7"]),
+        ({"question": "A man", "endings": ["sits.", "runs.", "eats."], "label": "2"}, {"choices": ["endings"], "reference": "label"}, ["C", "eats."]),
+        ({**ARC, "answerKey": "B"}, {"reference": "answerKey"}, ["B", "fire"]),
+        ({"question": "What?", "choices": {"text": ["ice", "fire"], "label": ["1", "2"]}, "answerKey": "1"}, {"reference": "answerKey"}, ["A", "ice"]),
+        ({"question": "q", "doc": {"choices": [{"label": "A", "text": "ice"}, {"label": "B", "text": "fire"}]}, "answer": "B"}, {"choices": ["doc.choices"]}, ["B", "fire"]),
+        ({"question": "q", "options": {"A": "ice", "B": "fire", "C": None}, "answer": "B"}, {"choices": ["options"]}, ["B", "fire"]),
+        ({"question": "S _", "option1": "Ann", "option2": "Bob", "answer": "2"}, {"choices": ["option1", "option2"], "first_choice": 1}, ["B", "Bob"]),
+        ({"question": "q", "sol1": "do", "sol2": "do not", "answer": 0}, {"choices": ["sol1", "sol2"]}, ["A", "do"]),
+        ({**MMLU, "choices": ["b", "a"], "answer": 1}, {}, ["B"]),  # A text that is another letter.
+    ],
+)  # fmt: skip
+def test_a_reference_that_names_an_option(row, fields, reference):
+    operator = PromptTemplateMapper(**{"question": SHOWN, "choices": OPTIONS, **fields})
+    change = check_operator(operator, pa.Table.from_pylist([row]))
+    (found,) = change.columns["reference"].to_pylist()
+    assert found == (json.dumps(reference) if len(reference) > 1 else reference[0])
+    ((message,),) = prompts(change)
+    assert message["content"].count(f"\n{reference[0]}. {''.join(reference[1:])}") == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "fields"),
+    [
+        # GPQA and SciQ have a column for each, TruthfulQA marks the right one: it is the first.
+        ({"question": "q{}", "Correct Answer": "r{}", "Incorrect Answer 1": "v{}", "Incorrect Answer 2": "w{}"}, {"choices": ["Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2"], "reference": "Correct Answer"}),
+        ({"question": "q{}", "mc1_targets": {"choices": ["r{}", "v{}", "w{}"], "labels": [1, 0, 0]}}, {"choices": ["mc1_targets.choices"], "reference": "mc1_targets.labels"}),
+    ],
+)  # fmt: skip
+def test_an_order_is_drawn_where_the_right_option_is_the_first(row, fields):
+    numbered = [json.loads(json.dumps(row).replace("{}", str(n))) for n in range(30)]
+    change = PromptTemplateMapper(question=SHOWN, **fields).apply(pa.Table.from_pylist(numbered))
+    letters = set()
+    for n, chat in enumerate(prompts(change)):
+        letter, text = json.loads(change.columns["reference"][n].as_py())
+        assert text == f"r{n}"
+        lines = chat[0]["content"].split("\n")
+        assert f"{letter}. {text}" in lines
+        assert sorted(line[3:] for line in lines[1:]) == [f"r{n}", f"v{n}", f"w{n}"]
+        letters.add(letter)
+    assert letters == {"A", "B", "C"}
+
+
+@pytest.mark.parametrize("answer", [4, -1, "E", "8", None, "", True])
+def test_a_reference_that_names_no_option(answer):
+    rows = pa.Table.from_pylist([{**MMLU, "answer": answer}])
+    with pytest.raises(DataError) as raised:
+        PromptTemplateMapper(choices=OPTIONS).apply(rows)
+    assert "no option where first_choice is 0" in str(raised.value)
+    assert "its choices: " in str(raised.value)
+    dropped = check_operator(PromptTemplateMapper(choices=OPTIONS, on_bad_row="drop_row"), rows)
+    assert dropped.reasons.to_pylist() == ["no_reference"]
+
+
+def test_cells_that_are_no_options():
+    for cell in (None, [], "a or b", [["a"]], [str(n) for n in range(27)]):
+        rows = pa.table({"question": ["q"], "choices": [cell], "answer": [0]})
+        kept = PromptTemplateMapper(question=SHOWN, choices=OPTIONS, on_bad_row="drop_row")
+        assert kept.apply(rows).reasons.to_pylist() == ["no_reference"]
+
+
+def test_yes_is_true():
+    rows = pa.table({"question": ["q", "r", "s"], "answer": [True, False, None]})
+    change = check_operator(PromptTemplateMapper(on_bad_row="drop_row"), rows)
+    assert change.columns["reference"].to_pylist() == ['["true", "yes"]', '["false", "no"]', None]

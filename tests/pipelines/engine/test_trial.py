@@ -6,11 +6,12 @@ import json
 import pytest
 import yaml
 
-from rejuice.operators import DataError, RejuiceError
+from rejuice.operators import DataError, RecipeError, RejuiceError
 from rejuice.pipelines import run
 from rejuice.pipelines.analysis.funnel import show_end_of_run
 from rejuice.pipelines.console import Console
 from rejuice.pipelines.engine.trial import tried, unmatched_warnings
+from rejuice.pipelines.recipe.columns import checked_schema
 from rejuice.pipelines.recipe.recipe import Recipe
 
 RECORDED = {"recorded_rollout_mapper": {"columns": ["samples"]}}
@@ -67,12 +68,65 @@ def test_types_of_references(lines):
     assert "'5 days' is not of the type date" in bad
 
 
-def test_references_that_are_indices_of_options(lines):
-    rows = [row(name, answer, choices=["x", "y", "z"]) for name, answer in (("a", "0"), ("b", "2"))]
-    (line,) = lines(["prompt_template_mapper", RECORDED, *GRADED], rows)
-    assert "numbers below the length of column 'choices'" in line
-    rows.append(row("c", "3", choices=["x", "y", "z"]))
-    assert lines(["prompt_template_mapper", RECORDED, *GRADED], rows) == []
+XYZ = ["xx", "yy", "zz"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "right"),
+    [
+        ([row("a", 0, choices=XYZ), row("b", 2, choices=XYZ)], "numbers below the length of column 'choices'", {"choices": ["choices"], "question": "{question}\n{choices}"}),
+        ([row("a", "1", endings=XYZ), row("b", "3", endings=XYZ)], "numbers below the length of column 'endings'", {"choices": ["endings"], "first_choice": 1, "question": "{question}\n{choices}"}),
+        ([row("a", "2", option1="xx", option2="zz")], "numbers below the length of columns 'option1', 'option2'", {"choices": ["option1", "option2"], "first_choice": 1, "question": "{question}\n{choices}"}),
+        ([row("a", 1, answerA="xx", answerB="zz", note="u")], "numbers below the length of columns 'answerA', 'answerB'", {"choices": ["answerA", "answerB"], "question": "{question}\n{choices}"}),
+        ([row("a", "C", choices={"text": XYZ, "label": ["A", "B", "C"]})], "options in column 'choices'", {"choices": ["choices"], "question": "{question}\n{choices}"}),
+        ([row("a\nA. xx\nB. yy\nC. zz", "zz", choices=XYZ)], "options in column 'choices'", {"choices": ["choices"]}),
+        ([row("a\nA. xx\nB. yy\nC. zz", 2, options=XYZ)], "numbers below the length of column 'options'", {"choices": ["options"]}),
+    ],
+)  # fmt: skip
+def test_references_that_name_options(lines, rows, kind, right):
+    process = ["prompt_template_mapper", RECORDED, *GRADED]
+    line = lines(process, rows)[-1]
+    assert kind in line
+    assert f"such as {str(rows[0]['answer'])!r}, " in line
+    # What it says makes them right, and the line is gone.
+    assert yaml.safe_load("{" + line.partition(", set ")[2].rstrip(".") + "}") == right
+    ways = [{"prompt_template_mapper": right}, *process[1:]]
+    (types,) = lines(ways, rows)
+    assert f"{len(rows)} choice (such as " in types
+    answers = [["The answer is A.", "xx", "zz", "(C)", "B"]] * len(rows)
+    rows = [{**each, "samples": texts} for each, texts in zip(rows, answers, strict=True)]
+    lines(ways, rows)
+    graded = run(Recipe(ways, "a.jsonl", export_path="ways.parquet")).table.to_pylist()
+    for each in {row["prompt_id"]: row for row in graded}.values():
+        of_prompt = [row for row in graded if row["prompt_id"] == each["prompt_id"]]
+        correct = {row["response"] for row in of_prompt if row["verdict"] == "correct"}
+        letter, text = json.loads(each["reference"])
+        named = {"A": "The answer is A.", "B": "B", "C": "(C)"}[letter]
+        assert correct == {named, text}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [row("a", "0", choices=XYZ), row("b", "3", choices=XYZ)],  # Neither from 0 nor from 1.
+        [row("a", "4", choices=XYZ)],
+        [row("a", "42", option_total=3, answer1="x")],
+        [row("a xx yy zz", "B", choices=XYZ)],  # Letters are graded, and the options are there.
+        [row("a", "zz", choices=XYZ)],  # A text is asked for.
+        [row("a", "1", choices=[{"message": {"content": "1"}}])],  # Responses of a server.
+        [row("a", "1", choices=None)],
+    ],
+)
+def test_references_that_name_no_options(lines, rows):
+    shown = lines(["prompt_template_mapper", RECORDED, *GRADED], rows)
+    assert not [line for line in shown if "choices" in line or "option" in line]
+
+
+def test_options_of_some_rows(lines):
+    where = {"prompt_template_mapper": {"where": {"kind": "mc"}}}
+    rows = [row("a", 1, choices=XYZ, kind="mc"), row("b", 7, choices=None, kind="math")]
+    (line,) = lines([where, RECORDED], rows)
+    assert "numbers below the length of column 'choices', such as '1'" in line
 
 
 @pytest.mark.parametrize("name", ["tests", "truth.tests"])
@@ -128,9 +182,89 @@ def test_columns_that_tell_prompts_apart(lines):
     assert lines(["prompt_template_mapper", SAMPLED], rows) == [found]
     identity = {"prompt_template_mapper": {"identity": ["image"]}}
     assert lines([identity, RECORDED, *GRADED], rows) == []
-    # One response in each row: these differ as they should.
-    single = [{"question": "a", "answer": "1", "samples": text, "id2": text} for text in "xy"]
-    assert lines(["prompt_template_mapper", RECORDED, *GRADED], single) == []
+    more = {"prompt_template_mapper": {"question": "{question}\n{hint}"}}
+    rows = [{**each, "hint": "h"} for each in rows]
+    assert lines([more, RECORDED, *GRADED], rows) == [found]
+
+
+def single(*others):
+    """Rows of one prompt, with one response each."""
+    return [
+        {"question": "a", "answer": "1", "samples": str(n), **row} for n, row in enumerate(others)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("process", "rows", "columns", "right"),
+    [
+        ([RECORDED], single({"input": "2 and 3"}, {"input": "4 and 4"}, {"input": None}), "column 'input'", {"question": "{question}\n{input}", "identity": ["input"]}),
+        ([RECORDED], single({"context": "x", "id": 1}, {"context": "y", "id": 2}), "column 'context'", {"question": "{question}\n{context}", "identity": ["context"]}),
+        ([RECORDED], single({"Premise": "x", "hypothesis": "u"}, {"Premise": "y", "hypothesis": "v"}), "columns 'Premise', 'hypothesis'", {"question": "{question}\n{Premise}\n{hypothesis}", "identity": ["Premise", "hypothesis"]}),
+        ([RECORDED], single({"image": "x.png"}, {"image": "y.png"}), "column 'image'", {"identity": ["image"]}),
+        ([SAMPLED], single({"passage": "x", "origin": "u"}, {"passage": "y", "origin": "v"}), "column 'passage'", {"question": "{question}\n{passage}", "identity": ["passage"]}),
+        ([SAMPLED], single({"level": 1, "origin": "u"}, {"level": 2, "origin": "v"}), "columns 'samples', 'level', 'origin'", {"identity": ["samples", "level", "origin"]}),
+    ],
+)  # fmt: skip
+def test_what_belongs_to_a_prompt_is_named(lines, process, rows, columns, right):
+    (line,) = lines(["prompt_template_mapper", *process], rows)
+    assert f"rows with the same prompt differ in {columns};" in line
+    ways = (
+        line.partition("them other prompts, set ")[2]
+        .rstrip(".")
+        .replace(", or identity", ", identity")
+    )
+    assert yaml.safe_load("{" + ways + "}") == right
+    for field, value in right.items():
+        assert lines([{"prompt_template_mapper": {field: value}}, *process], rows) == []
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [{"model": "a", "score": 0.5}, {"model": "b", "score": 0.75}],
+        [{"uuid": "u1", "reasoning": "x", "finish_reason": "stop"}, {"uuid": "u2", "reasoning": "y", "finish_reason": "length"}],
+        [{"extracted_answer2": "1", "judge": "good", "response_id2": "r"}, {"extracted_answer2": "2", "judge": "bad", "response_id2": "s"}],
+        [{"output_tokens": [1, 2], "step": 1, "gts": "1"}, {"output_tokens": [3], "step": 1, "gts": "1"}],
+        [{"input": "the same", "prediction": "x"}, {"input": "the same", "prediction": "y"}],
+    ],
+)  # fmt: skip
+def test_responses_differ_as_they_should(lines, others):
+    """Layouts of rollouts: a row has a response, and what is known of it."""
+    assert lines(["prompt_template_mapper", RECORDED, *GRADED], single(*others)) == []
+
+
+def test_a_column_of_a_question_that_is_not_there(lines):
+    lines(["prompt_template_mapper", RECORDED], [row("a", input="x")])
+    for name, right in (("inptu", "did you mean 'input'"), ("x", "there are: answer, input, ")):
+        maker = {"prompt_template_mapper": {"question": f"{{question}}\n{{{name}}}"}}
+        recipe = Recipe([maker, RECORDED], "a.jsonl", export_path="out.parquet")
+        with pytest.raises(RecipeError, match=f"column '{name}' is missing; {right}"):
+            checked_schema(recipe)
+
+
+def test_an_unread_column_of_prompts_that_are_apart(lines):
+    rows = single({"input": "2 and 3"}, {"input": "4 and 4"})
+    rows.insert(1, {**rows[0], "question": "b"})
+    with pytest.raises(DataError) as raised:
+        lines(["prompt_template_mapper", RECORDED, *GRADED], rows)
+    assert "rows 1 and 3 have the same prompt" in str(raised.value)
+    assert r'set question: "{question}\n{input}", or identity: [input].' in str(raised.value)
+    both = {"prompt_template_mapper": {"question": "{question}\n{input}"}}
+    assert lines([both, RECORDED, *GRADED], rows) == []
+    rows.append(rows[0])
+    with pytest.raises(DataError) as raised:
+        lines([both, RECORDED, *GRADED], rows)
+    assert "exact_deduplicator" not in str(raised.value)  # There is no such column.
+
+
+def test_a_run_says_what_the_check_says(lines, tmp_path):
+    process = ["prompt_template_mapper", {"recorded_rollout_mapper": {"columns": ["samples"]}}]
+    rows = single({"input": "x", "choices": XYZ}, {"input": "y", "choices": XYZ})
+    found = lines(process, rows)
+    assert ["options" in line or "numbers" in line for line in found] == [False, True]
+    with pytest.warns(UserWarning, match="prompt_template_mapper") as warned:
+        run(Recipe(process, "a.jsonl", export_path="out.parquet"))
+    assert [str(each.message) for each in warned] == found
 
 
 def test_a_prompt_in_two_places_names_both(lines):
