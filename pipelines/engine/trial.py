@@ -78,7 +78,6 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
     _try_to_write(recipe, frame)
     with suppress(DataError):  # A field may first turn up further down.
         lines += bad_tests(recipe, dataset.first_rows)
-    return [*lines, *_of_sources(recipe, dataset.first_rows)]
     return [*lines, *same, *_of_sources(recipe, dataset.first_rows)]
 
 
