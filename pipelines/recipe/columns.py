@@ -404,7 +404,7 @@ def bad_tests(recipe: Recipe, rows: pa.Table) -> list[str]:
             raise error.at(f"{recipe.head.dataset_spec}, step {step.number} {step.name}") from None
         found = f"bad_tests in {len(bad):,} of the first {n:,} rows that have tests, such as "
         if bad and len(bad) == n:
-            right = "name the column, or the field, that has the tests in `tests`"
+            right = "name their column or field in `tests`, or put rows with other tests first"
             raise RecipeError(f"{found}{bad[0]}", right, where=recipe.where(step))
         lines += [f"{step.name}: {found}{each}." for each in bad[:1]]
     return lines

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rejuice.operators import DataError, RecipeError
 from rejuice.operators.check import check_operator
+from rejuice.operators.mapper import unit_test_mapper
 from rejuice.operators.mapper.group_stats_mapper import GroupStatsMapper
 from rejuice.operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from rejuice.operators.mapper.unit_test_mapper import UnitTestMapper
@@ -412,6 +413,19 @@ def test_tests_that_call_nothing_are_bad():
     columns = written(UnitTestMapper(style="assert"), rows)
     assert columns["reward_accuracy_missing"] == ["bad_tests"]
     assert columns["verdict"] == ["verifier_error"]
+
+
+def test_rows_with_many_tests_are_graded_in_parts(monkeypatch):
+    parts = []
+    grade = grading.Grader.grade
+    monkeypatch.setattr(
+        grading.Grader, "grade", lambda *args, **k: parts.append(len(args[1])) or grade(*args, **k)
+    )
+    rows = table(*[(text, TESTS) for text in (SQUARE, DOUBLE, SQUARE)], (None, TESTS), ("", None))
+    whole = UnitTestMapper().map(rows)
+    monkeypatch.setattr(unit_test_mapper, "_AT_ONCE", 10)
+    assert UnitTestMapper().map(rows) == whole
+    assert parts == [3, 2, 1]
 
 
 def test_equal_rows_are_graded_once(monkeypatch):

@@ -246,6 +246,7 @@ def test_tests_that_a_program_passes_without_solving_them_are_weak(limits):
     for test, why in {
         "assert f(3).startswith('hello')": ("object",),
         "assert f(3).count('a')": ("object",),
+        "from solution import f\ndef test_a():\n    assert f(3).count('a')\ntest_a()": ("object",),
         "x = [3, 1]\nf(x)\nassert x == sorted(x)": ("cleared",),
         "x = [3, 1]\ny = f(x)\nassert all(a in y for a in x)": ("cleared",),
         "assert not abs(f(3) - 9) > 0.1": ("nan",),
