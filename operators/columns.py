@@ -6,7 +6,6 @@ Columns of the user that are not listed here pass through untouched.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from .arrow_compute import pc
 from .errors import DataError
+from .json_text import list_in
 
 # --- References -----------------------------------------------------------------------
 # References of datasets: the answer in a worked solution, and several right answers.
@@ -56,17 +56,11 @@ def until_closed(text: str, start: int) -> str | None:
 def listed_answers(text: str) -> list[str] | None:
     """The right answers in a JSON list that begins with a string; of numbers it is one answer, such
     as an interval. `['12']` is how Python writes a list."""
-    if not _QUOTED.match(text):
+    answers = list_in(text) if _QUOTED.match(text) else None
+    given = [each for each in answers or () if each is not None]
+    if answers is None or not all(isinstance(each, str | int | float) for each in given):
         return None
-    try:
-        answers = json.loads(text) if '"' in text else ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        return None
-    answers = [each for each in answers if each is not None]
-    known = all(isinstance(each, (str, int, float)) for each in answers)
-    return (
-        [each if isinstance(each, str) else json.dumps(each) for each in answers] if known else None
-    )
+    return [each if isinstance(each, str) else json.dumps(each) for each in given]
 
 
 def as_text(answers: Sequence[str]) -> str:
@@ -317,15 +311,32 @@ def component(
     return {value: pa.array(values_N, pa.float64(), mask=absent), reason: missing}
 
 
+_NO_NUMBER = pa.array(["", "n/a", "na", "none", "null", "-"])
+"""What datasets write in place of a number that there is not, in small letters."""
+
+
 def numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
     """float64[N], nan where there is no number; a DataError where the column has another type."""
-    column = table[name]
-    kind = column.type
-    numeric = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
-    if not any(is_kind(kind) for is_kind in numeric):
-        raise DataError(f"column '{name}' is {kind}, not numeric", "name a column of numbers")
+    return np.asarray(pc.fill_null(as_numbers(table[name], f"column '{name}'"), np.nan))
+
+
+def as_numbers(column: Any, where: str) -> Any:
+    """A column of numbers, which may be texts, with `N/A` and the like for null, or of booleans, as
+    float64; `where` it is, for errors."""
+    kind, right = column.type, "name a column of numbers"
+    if is_text(kind):
+        trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
+        absent = pc.is_in(pc.utf8_lower(trimmed), _NO_NUMBER)
+        try:
+            return pc.if_else(absent, None, trimmed).cast(pa.float64())
+        except pa.ArrowInvalid as error:
+            raise DataError(f"{where} is {kind}, not numeric ({error})", right) from None
+    types = pa.types
+    known = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
+    if not any(is_kind(kind) for is_kind in known):
+        raise DataError(f"{where} is {kind}, not numeric", right)
     # Not safe: integers beyond 2**53 round to the nearest float64 instead of failing.
-    return np.asarray(pc.fill_null(column.cast(pa.float64(), safe=False), np.nan))
+    return column.cast(pa.float64(), safe=False)
 
 
 def mean_of_lists(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -246,7 +246,9 @@ class PromptTemplateMapper(Operator):
             text = last_box(text)
         elif self.reference_form == "boxed":
             text = None
-        return (text or "").strip()
+        text = (text or "").strip()  # Not `none`: it may be an answer.
+        absent = self.reference_form != "text" and text.lower() in ("n/a", "#n/a", "<na>")
+        return "" if absent else text
 
     def _texts(self, column: pa.Array) -> pa.Array:
         """The column in which references are found, as strings."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -13,8 +15,9 @@ from typing_extensions import Self
 from ..arrow_compute import pc
 from ..chats import Chats, chats_of, last_of, responses_in, texts_of_contents
 from ..columns import ROW_CONTRACT, at_path, columns_of, content_ids, field_at, is_list, is_text
-from ..errors import DataError, suggest
+from ..errors import DataError, shown, suggest
 from ..groups import Groups
+from ..json_text import list_in
 from ..operator import Change, Columns, Operator, Scope, drop
 
 _OWN = ("prompt_id", "response_id", "response")
@@ -25,11 +28,32 @@ def is_text_or_texts(kind: pa.DataType) -> bool:
     return is_text(kind) or (is_list(kind) and is_text_or_texts(kind.value_type))
 
 
+def _lists_in(texts: pa.ChunkedArray) -> pa.Array | None:
+    """The lists of texts that a column of texts has as Python writes them; None if any cell is
+    anything else, such as a list in JSON, which may be a response."""
+    lists = []
+    for text in texts.to_pylist() if is_text(texts.type) else ():
+        lists.append(list_in(text) if text and text[0] == "[" else None)
+        if repr(lists[-1]) != str(text):
+            return None
+    with suppress(pa.ArrowException):  # Of texts and other lists, for one.
+        read = pa.array(lists)
+        return read if is_list(read.type) and is_text_or_texts(read.type) else None
+    return None
+
+
+_PAIR = r"""[\[('"]+(?:-[\d.e-]+|-inf|0\.0)['"]?, ['"]?(?i:true|false)[\])'"]*"""
+_LIKELIHOODS = re.compile(f"{_PAIR}(?:, {_PAIR})*")
+"""What lm-evaluation-harness and lighteval keep in place of responses where a task has choices: the
+log-likelihood of each, and whether it is what the model would say."""
+
+
 class RecordedRolloutMapper(Operator):
     """Make one row per recorded response, however the responses of a prompt are stored.
 
     - Several columns (one per model): each cell is a response; its policy is the column's name.
-    - One list column: each item is a response; of lists in lists, too.
+    - One list column: each item is a response; of lists in lists, too. A column in which each cell
+      is such a list as Python writes it, `"['It is 3.', '4']"`, is one, and the report says so.
     - One column of strings, with one row per response already: only the ids are new.
 
     Cells and items are strings, chats, or structs with the response in the field `text`. Of a chat,
@@ -108,6 +132,12 @@ class RecordedRolloutMapper(Operator):
         return tuple(name for name in self.paths() if name not in kept and "." not in name)
 
     def apply(self, table: pa.Table) -> Change:
+        for name in self.columns:
+            lists = _lists_in(table[name]) if name in table.column_names else None
+            if lists is not None:
+                change = self.apply(table.set_column(table.column_names.index(name), name, lists))
+                read = {f"lists in texts of {name}": float(len(lists) - lists.null_count)}
+                return change._replace(notes={**change.notes, **read})
         found = self._found(table)
         parents = np.asarray(found["row"]).astype(np.int64)
         ids = table["prompt_id"].take(pa.array(parents))
@@ -136,6 +166,10 @@ class RecordedRolloutMapper(Operator):
 
     def _of_column(self, name: str, table: pa.Table) -> pa.Table:
         cells = at_path(table, name)
+        first = [str(cell.as_py()) for cell in cells.drop_null()[:100]]
+        if first and all(map(_LIKELIHOODS.fullmatch, first)):
+            found = f"column '{name}' has log-likelihoods of choices: {shown(first[0])}"
+            raise DataError(found, "name a column of texts; such a task samples no responses")
         rows = pa.array(np.arange(len(cells)))
         chats = self._chats(cells)
         while chats is None and is_list(cells.type):

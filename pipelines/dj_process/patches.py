@@ -31,7 +31,7 @@ from ..dataset.files import FORMAT, written
 from ..dataset.read import Dataset
 from ..dataset.remote import AnyPath, to_path
 from ..dataset.schemas import conform, without_empty
-from ..dataset.spec import DatasetPart, DatasetSpec, files_of
+from ..dataset.spec import DatasetPart, DatasetSpec, SplitError, files_of
 from ..dataset.write import HASHES, STATS
 from ..recipe.columns import check_reads, check_replaced
 from ..recipe.head import checked_head, dotted, selection
@@ -53,6 +53,7 @@ def accept_our_sections(parser: Any) -> Any:
     parser.add_argument("--train", type=Any, help="Settings of `rejuice train`.")
     parser.add_argument("--generated_datasets", type=Any, help="Written where missing.")
     parser.add_argument("--columns", type=Any, help="Columns that are read, and their names.")
+    parser.add_argument("--split", type=str, help="The files of a folder that are read.")
     parser.add_argument("--max_rows_per_file", type=int, help="Of an export that is a folder.")
     return parser
 
@@ -183,8 +184,8 @@ def is_read_here(strategy: Any) -> bool:
         return False
     try:
         return bool(files_of(*_files(strategy)))
-    except DataError:
-        return False
+    except DataError as error:  # Data-Juicer would read the files of all splits.
+        return isinstance(error, SplitError)
 
 
 def load_data(strategy: Any, num_proc: int = 1, **_: Any) -> Any:
@@ -192,9 +193,9 @@ def load_data(strategy: Any, num_proc: int = 1, **_: Any) -> Any:
     from data_juicer.format.formatter import unify_format
 
     settings = strategy.cfg
-    path, suffixes = _files(strategy)
+    path, suffixes, split = _files(strategy)
     selected = selection(getattr(settings, "columns", None))
-    spec = DatasetSpec((DatasetPart(path),), suffixes, selected)
+    spec = DatasetSpec((DatasetPart(path),), suffixes, selected, split=split)
     if any("suffix_filter" in entry for entry in getattr(settings, "process", None) or ()):
         spec = spec.with_suffix()
     to_parquet = str(getattr(settings, "export_path", "")).endswith(".parquet")
@@ -202,9 +203,10 @@ def load_data(strategy: Any, num_proc: int = 1, **_: Any) -> Any:
     return unify_format(found, settings.text_keys, num_proc, settings)
 
 
-def _files(strategy: Any) -> tuple[AnyPath, tuple[str, ...]]:
+def _files(strategy: Any) -> tuple[AnyPath, tuple[str, ...], str | None]:
     suffixes = getattr(strategy.cfg, "suffixes", None) or ()
-    return to_path(strategy.ds_config["path"]), dotted(suffixes)
+    split = strategy.ds_config.get("split") or getattr(strategy.cfg, "split", None)
+    return to_path(strategy.ds_config["path"]), dotted(suffixes), split
 
 
 def _mapped(dataset: Dataset, *, to_parquet: bool) -> Any:
