@@ -28,20 +28,6 @@ def is_text_or_texts(kind: pa.DataType) -> bool:
     return is_text(kind) or (is_list(kind) and is_text_or_texts(kind.value_type))
 
 
-def _lists_in(texts: pa.ChunkedArray) -> pa.Array | None:
-    """The lists of texts that a column of texts has as Python writes them; None if any cell is
-    anything else, such as a list in JSON, which may be a response."""
-    lists = []
-    for text in texts.to_pylist() if is_text(texts.type) else ():
-        lists.append(list_in(text) if text and text[0] == "[" else None)
-        if repr(lists[-1]) != str(text):
-            return None
-    with suppress(pa.ArrowException):  # Of texts and other lists, for one.
-        read = pa.array(lists)
-        return read if is_list(read.type) and is_text_or_texts(read.type) else None
-    return None
-
-
 _PAIR = r"""[\[('"]+(?:-[\d.e-]+|-inf|0\.0)['"]?, ['"]?(?i:true|false)[\])'"]*"""
 _LIKELIHOODS = re.compile(f"{_PAIR}(?:, {_PAIR})*")
 """What lm-evaluation-harness and lighteval keep in place of responses where a task has choices: the
@@ -52,8 +38,7 @@ class RecordedRolloutMapper(Operator):
     """Make one row per recorded response, however the responses of a prompt are stored.
 
     - Several columns (one per model): each cell is a response; its policy is the column's name.
-    - One list column: each item is a response; of lists in lists, too. A column in which each cell
-      is such a list as Python writes it, `"['It is 3.', '4']"`, is one, and the report says so.
+    - One list column: each item is a response; of lists in lists, too.
     - One column of strings, with one row per response already: only the ids are new.
 
     Cells and items are strings, chats, or structs with the response in the field `text`. Of a chat,
@@ -78,6 +63,9 @@ class RecordedRolloutMapper(Operator):
     """Columns of lists beside the list of responses, one value for each, and the columns that the
     values become, such as `{finish_reasons: finish_reason, correctness: is_correct}`. They are
     removed; where the list is null, so are the values."""
+    lists_as_text: bool | None = None
+    """Whether cells are texts of lists, in JSON or as Python writes them: `"['It is 3.', '4']"` are
+    two responses. Null: they are not, and a column of nothing but Python's lists ends the run."""
     policy: str | None = None
     """Name of the policy of all these responses. Null: the policy of `keep_fields`, else the
     column's name if there are several columns."""
@@ -132,12 +120,6 @@ class RecordedRolloutMapper(Operator):
         return tuple(name for name in self.paths() if name not in kept and "." not in name)
 
     def apply(self, table: pa.Table) -> Change:
-        for name in self.columns:
-            lists = _lists_in(table[name]) if name in table.column_names else None
-            if lists is not None:
-                change = self.apply(table.set_column(table.column_names.index(name), name, lists))
-                read = {f"lists in texts of {name}": float(len(lists) - lists.null_count)}
-                return change._replace(notes={**change.notes, **read})
         found = self._found(table)
         parents = np.asarray(found["row"]).astype(np.int64)
         ids = table["prompt_id"].take(pa.array(parents))
@@ -170,6 +152,8 @@ class RecordedRolloutMapper(Operator):
         if first and all(map(_LIKELIHOODS.fullmatch, first)):
             found = f"column '{name}' has log-likelihoods of choices: {shown(first[0])}"
             raise DataError(found, "name a column of texts; such a task samples no responses")
+        if is_text(cells.type) and self.lists_as_text is not False:
+            cells = self._lists(name, cells)
         rows = pa.array(np.arange(len(cells)))
         chats = self._chats(cells)
         while chats is None and is_list(cells.type):
@@ -190,6 +174,22 @@ class RecordedRolloutMapper(Operator):
         if "policy" in self.writes() and "policy" not in columns:
             columns["policy"] = pa.repeat(pa.scalar(self.policy or name), len(cells))
         return pa.table(columns)
+
+    def _lists(self, name: str, texts: pa.Array) -> pa.Array:
+        """The lists that texts are, if they are; a DataError where that is open."""
+        given = [text for text in texts.to_pylist() if text not in (None, "[]")]
+        if self.lists_as_text is None:
+            if given and all(t[:2] in ("['", '["') and repr(list_in(t)) == t for t in given):
+                found = f"column '{name}' has lists as Python writes them: {shown(given[0])}"
+                right = "set lists_as_text: true if their items are responses, false if the texts"
+                raise DataError(found, right)
+            return texts
+        lists = [text if text is None else list_in(text) for text in texts.to_pylist()]
+        with suppress(pa.ArrowException):
+            if lists.count(None) == texts.null_count:
+                return pa.array(lists)
+        wrong = f"not all texts in column '{name}' are lists of texts, as lists_as_text: true says"
+        raise DataError(wrong, "leave it out")
 
     def _chats(self, cells: pa.Array) -> Chats | None:
         """The chats of cells, if each is one: then `text` can only be their content. A DataError
