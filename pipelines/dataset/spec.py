@@ -326,7 +326,9 @@ def files_of(
         return _of_split(path, _in_folder(path, known), split)
     if suffix_of(path) not in known:
         raise DataError(f"{path} is not a dataset file", _needed(known, [path]))
-    return [path] if split is None else _of_split(path.parent, [path], split)
+    if split is None or _split_of((path.name,))[0] is None:
+        return [path]
+    return _of_split(path.parent, [path], split)
 
 
 def _in_folder(folder: AnyPath, known: Sequence[str]) -> list[AnyPath]:
@@ -432,7 +434,7 @@ def _chosen(
         right = f"there are: {names}" if found else "leave out `split`"
         raise SplitError(f"{folder} has no split {shown(split)}", right)
     first = min(found, key=lambda name: (not name.startswith("train"), name))
-    right = f"say `split: {first}`, or name its files, such as {found[first][0]}"
+    right = f"say `split: {first}` in the recipe, or name its files, such as {found[first][0]}"
     raise SplitError(f"{folder} has the splits {names}", right)
 
 

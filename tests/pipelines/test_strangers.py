@@ -56,7 +56,7 @@ LINES = {
     "40-mixed-sources-gt": "b.parquet: column 'reward_model.ground_truth' is int64, but string",
     "44-utf16": "data.jsonl is UTF-16; convert it to UTF-8: `iconv",
     "45-truncated-last-line": "data.jsonl, line 2: the file is cut off here",
-    "48-hf-datasetdict-to-disk": "saved has the splits train; say `split: train`, or name its files, such as saved/train",
+    "48-hf-datasetdict-to-disk": "saved has the splits train; say `split: train` in the recipe, or name its files, such as saved/train",
     "49-hf-json-type": "messages in column 'messages' have a field 'tool_calls', which the policy",
     "54-tool-calls-sampled": "messages in column 'messages' have a field 'tool_calls', which the",
     "57-vllm-logprobs-dict": "the objects in column 'outputs.logprobs' have more than 1,000 different",

@@ -346,7 +346,7 @@ def test_folders_of_save_to_disk(tmp_path):
     (tmp_path / "dataset_dict.json").write_text('{"splits": ["saved"]}')
     name = tmp_path.name
     assert message(tmp_path) == (
-        f"{name} has the splits saved; say `split: saved`, or name its files, such as {name}/saved"
+        f"{name} has the splits saved; say `split: saved` in the recipe, or name its files, such as {name}/saved"
     )
     assert "has no split 'test'; there are: saved" in message(tmp_path, split="test")
     of_split = DatasetSpec((DatasetPart(tmp_path),), split="saved")

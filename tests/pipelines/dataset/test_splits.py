@@ -70,6 +70,7 @@ def test_files_and_patterns_are_not_asked_for_a_split(tmp_path):
     assert read(folder / "**/*.jsonl", "test") == [HUB[3]]
     assert "has no split 'test'; there are: train" in refused(folder / HUB[1], "test")
     plain = made(tmp_path / "plain", "a.jsonl")
+    assert read(plain / "a.jsonl", "train") == ["a.jsonl"]
     assert refused(plain, "train") == "F has no split 'train'; leave out `split`"
 
 
