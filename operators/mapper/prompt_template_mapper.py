@@ -37,6 +37,7 @@ class PromptTemplateMapper(Operator):
     rows are sorted by question.
 
     References are stripped of white space and otherwise unchanged: the verifier reads `1,234`.
+    `n/a` is no reference, unless `reference_form` is `text`.
     Several right answers are a list, or a JSON list as text; they become a JSON list as text,
     which the verifier reads.
 

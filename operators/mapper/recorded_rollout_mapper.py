@@ -184,9 +184,9 @@ class RecordedRolloutMapper(Operator):
                 right = "set lists_as_text: true if their items are responses, false if the texts"
                 raise DataError(found, right)
             return texts
-        lists = [text if text is None else list_in(text) for text in texts.to_pylist()]
+        lists = [list_in(text) if text else None for text in texts.to_pylist()]
         with suppress(pa.ArrowException):
-            if lists.count(None) == texts.null_count:
+            if lists.count(None) == sum(not text for text in texts.to_pylist()):
                 return pa.array(lists)
         wrong = f"not all texts in column '{name}' are lists of texts, as lists_as_text: true says"
         raise DataError(wrong, "leave it out")

@@ -175,17 +175,21 @@ def is_read_here(strategy: Any) -> bool:
     What `rejuice run` does not read, such as CSV, or what a recipe asks of Data-Juicer's loader
     alone, is not.
     """
-    from data_juicer.core.data.load_strategy import DefaultLocalDataLoadStrategy
+    from data_juicer.core.data.load_strategy import (
+        DefaultLocalDataLoadStrategy,
+        RayLocalJsonDataLoadStrategy,
+    )
 
-    settings = strategy.cfg
-    if not isinstance(strategy, DefaultLocalDataLoadStrategy):
+    if not isinstance(strategy, DefaultLocalDataLoadStrategy | RayLocalJsonDataLoadStrategy):
         return False
-    if any(getattr(settings, name, None) for name in _OF_THEIR_LOADER):
-        return False
+    theirs = any(getattr(strategy.cfg, name, None) for name in _OF_THEIR_LOADER)
     try:
-        return bool(files_of(*_files(strategy)))
-    except DataError as error:  # Data-Juicer would read the files of all splits.
-        return isinstance(error, SplitError)
+        files = files_of(*_files(strategy))
+    except SplitError:  # Of a folder, Data-Juicer reads the files of all splits.
+        raise
+    except DataError:
+        return False
+    return bool(files) and not theirs and isinstance(strategy, DefaultLocalDataLoadStrategy)
 
 
 def load_data(strategy: Any, num_proc: int = 1, **_: Any) -> Any:
@@ -247,18 +251,18 @@ def _mapped(dataset: Dataset, *, to_parquet: bool) -> Any:
 def load_dataset(load: Callable[..., Any], builder: Any, *args: Any, **kwargs: Any) -> Any:
     """`DatasetBuilder.load_dataset`, for which a recipe with an operator of ours has no text."""
     settings = builder.cfg
-    columns = getattr(settings, "columns", None)
-    if not columns and not has_ours(getattr(settings, "process", None) or ()):
+    given = [name for name in ("columns", "split") if getattr(settings, name, None)]
+    if not given and not has_ours(getattr(settings, "process", None) or ()):
         return load(builder, *args, **kwargs)
     strategies = getattr(builder, "load_strategies", None) or []
-    read_here = bool(strategies) and all(map(is_read_here, strategies))
-    for strategy in strategies if read_here else ():
-        strategy.load_data = partial(load_data, strategy)
     text_keys, settings.text_keys = settings.text_keys, []  # The steps have theirs already.
     try:
-        if columns and not read_here:
-            found = "`columns` is read of JSON lines, Parquet and Arrow, and not under Ray"
-            raise RecipeError(found, "rename the columns in the dataset")
+        read_here = bool(strategies) and all(map(is_read_here, strategies))
+        for strategy in strategies if read_here else ():
+            strategy.load_data = partial(load_data, strategy)
+        if given and not read_here:
+            found = f"`{given[0]}` is read of JSON lines, Parquet and Arrow, and not under Ray"
+            raise RecipeError(found, "leave it out, and change the dataset")
         return load(builder, *args, **kwargs)
     except RejuiceError as error:
         stop(error)

@@ -298,7 +298,7 @@ LISTS = [["4", "it's 5"], [], ["a\nb", None]]
 
 
 @pytest.mark.parametrize("cells", [
-    [*map(str, LISTS), None],
+    [*map(str, LISTS), "", None],
     [*map(json.dumps, LISTS), None],
     [str([each]) for each in LISTS],
 ])  # fmt: skip
