@@ -304,13 +304,10 @@ def files_of(
     known = suffixes or SUFFIXES
     if is_pattern(path):
         matches = sorted(files_that_match(path))
-        files = [file for file in matches if suffix_of(file) in known]
         if not matches:
             _check_place(path)
             raise DataError(f"no file matches {path}", "correct the pattern in dataset_path")
-        if not files:
-            found = f"no file that matches {path} is a dataset file"
-            raise DataError(found, _needed(known, matches))
+        files = _readable(matches, known, f"no file that matches {path} is a dataset file")
         return files if split is None else _of_split(folder_of(path), files, split)
     if not path.exists():
         _check_place(path)
@@ -324,50 +321,52 @@ def files_of(
             saved = {each.name: [each] for each in path.iterdir() if (each / _STATE).exists()}
             return _saved(_chosen(path, saved, split)[0])
         return _of_split(path, _in_folder(path, known), split)
-    if suffix_of(path) not in known:
-        raise DataError(f"{path} is not a dataset file", _needed(known, [path]))
-    if split is None or _split_of((path.name,))[0] is None:
-        return [path]
-    return _of_split(path.parent, [path], split)
+    files = _readable([path], known, f"{path} is not a dataset file")
+    has_split = split is not None and _split_of((path.name,))[0] is not None
+    return _of_split(path.parent, files, split) if has_split else files
 
 
 def _in_folder(folder: AnyPath, known: Sequence[str]) -> list[AnyPath]:
     # The list of the parts of an export begins with `_`, as those of others do.
-    inside = [file for file in folder.iterdir() if not file.name.startswith(("_", "."))]
-    files = sorted(file for file in inside if suffix_of(file) in known)
-    if files:
-        return files
-    below = sorted(file for file in _search(folder, [(_ANY_FOLDERS,)]) if suffix_of(file) in known)
-    found = {file: _split_of(_names(file, folder)) for file in below}
-    above = {"/".join((str(folder), *parts)) for split, parts in found.values() if split}
-    if len(above) > 1:
-        there = f"{folder} has several datasets: {shortened(', '.join(sorted(above)))}"
-        raise SplitError(there, "let dataset_path be one of these folders")
-    if not above:
-        raise DataError(f"{folder} holds no dataset file", _needed(known, inside))
-    return [file for file, (split, _) in found.items() if split]
+    inside = sorted(file for file in folder.iterdir() if not file.name.startswith(("_", ".")))
+    if not any(suffix_of(file) in known for file in inside):
+        below = sorted(_search(folder, [(_ANY_FOLDERS,)]))
+        found = {
+            file: _split_of(_names(file, folder)) for file in below if suffix_of(file) in known
+        }
+        above = {"/".join((str(folder), *parts)) for split, parts in found.values() if split}
+        if len(above) > 1:
+            there = f"{folder} has several datasets: {shortened(', '.join(sorted(above)))}"
+            raise SplitError(there, "let dataset_path be one of these folders")
+        if above:
+            return [file for file, (split, _) in found.items() if split]
+    return _readable(inside, known, f"{folder} holds no dataset file")
 
 
 _TEXTS = "dtype=str, keep_default_na=False"  # 007 is no 7, and n/a is what it says.
 _READ_BY = {
     ".csv": ("pandas", f"read_csv(FILE, {_TEXTS})"),
     ".tsv": ("pandas", f'read_csv(FILE, sep="\\t", {_TEXTS})'),
-    ".txt": ("pandas", 'DataFrame({"question": [*map(str.strip, open(FILE, encoding="utf-8"))]})'),
     ".xlsx": ("pandas and openpyxl", f"read_excel(FILE, {_TEXTS})"),
     ".tar": ("datasets", 'load_dataset("webdataset", data_files=FILE, split="train")'),
+    ".txt": ("pandas", 'DataFrame({"question": [*map(str.strip, open(FILE, encoding="utf-8"))]})'),
 }
-"""What reads files of other kinds: packages, and a call of the first."""
+"""What reads files of other kinds, in the order in which a folder is searched for them: packages,
+and a call of the first."""
 
 
-def _needed(known: Sequence[str], files: Iterable[AnyPath]) -> str:
-    for file in files:
-        packages, call = _READ_BY.get(file.suffix.lower(), ("", ""))
-        if call:
+def _readable(files: Sequence[AnyPath], known: Sequence[str], wrong: str) -> list[AnyPath]:
+    """Those of some files that are read; a DataError, which begins with `wrong`, if none is."""
+    if found := [file for file in files if suffix_of(file) in known]:
+        return found
+    for suffix, (packages, call) in _READ_BY.items():
+        file = next((each for each in files if each.suffix.lower() == suffix), None)
+        if file is not None:
             old, new = (json.dumps(str(each)) for each in (file, f"{file}.parquet"))
             call = f"{call.replace('FILE', old)}.to_parquet({new})"
             command = f"python -c {shlex.quote(f'import {packages.split()[0]} as d; d.{call}')}"
-            return f"convert it, with {packages}: `{command}`"
-    return f"one of {', '.join(known)} is needed"
+            raise DataError(wrong, f"convert it, with {packages}: `{command}`")
+    raise DataError(wrong, f"one of {', '.join(known)} is needed")
 
 
 def _check_place(path: AnyPath) -> None:

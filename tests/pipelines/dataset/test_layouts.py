@@ -110,7 +110,7 @@ def test_tables_of_other_kinds_are_converted_with_their_texts(tmp_path, name):
 
 def test_a_folder_of_tables_says_how_to_convert_one(tmp_path):
     (tmp_path / "a.csv").write_text("a\n1\n")
-    (tmp_path / "README.md").touch()
+    (tmp_path / "README.txt").touch()
     assert 'read_csv("' in message(tmp_path)
     assert 'read_csv("' in message(tmp_path / "*.csv")
 
