@@ -231,6 +231,8 @@ def _has_wildcards(path: AnyPath) -> bool:
 
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
 """What `save_to_disk` of Hugging Face's datasets writes beside the rows."""
+_NO_ROWS = (_SPLITS, "dataset_info.json", "dataset_infos.json", "config.json")
+"""Files of a dataset that say something about it, which `datasets` leaves out, too."""
 
 
 class DatasetPart(NamedTuple):
@@ -317,8 +319,8 @@ def files_of(
         check_finished(path)
         if (path / _STATE).exists():
             return _saved(path, split)
-        if (path / _SPLITS).exists():
-            saved = {each.name: [each] for each in path.iterdir() if (each / _STATE).exists()}
+        there = path.iterdir() if (path / _SPLITS).exists() else ()
+        if saved := {each.name: [each] for each in there if (each / _STATE).exists()}:
             return _saved(_chosen(path, saved, split)[0])
         return _of_split(path, _in_folder(path, known), split)
     files = _readable([path], known, f"{path} is not a dataset file")
@@ -328,7 +330,8 @@ def files_of(
 
 def _in_folder(folder: AnyPath, known: Sequence[str]) -> list[AnyPath]:
     # The list of the parts of an export begins with `_`, as those of others do.
-    inside = sorted(file for file in folder.iterdir() if not file.name.startswith(("_", ".")))
+    visible = (file for file in folder.iterdir() if not file.name.startswith(("_", ".")))
+    inside = sorted(file for file in visible if file.name not in _NO_ROWS)
     if not any(suffix_of(file) in known for file in inside):
         below = sorted(_search(folder, [(_ANY_FOLDERS,)]))
         found = {
@@ -385,7 +388,8 @@ def _saved(folder: AnyPath, split: str | None = None) -> list[AnyPath]:
         if not file.is_file():
             found = f"{folder / _STATE} names {shown(file.name)}, which is no file there"
             raise DataError(found, "save the dataset again")
-    return _chosen(folder, {str(state.get("_split")): files}, split) if split else files
+    own = state.get("_split")
+    return _chosen(folder, {str(own): files}, split) if split and own else files
 
 
 # --- Splits: which files of a folder are of one, by their names, as `datasets` has it ---
@@ -428,8 +432,8 @@ def _chosen(
     for name in (split, _SPLIT_OF_WORD.get(split or "")):
         if name is not None and name in found:
             return found[name]
-    names = shortened(", ".join(sorted(found))) or "none"
-    if split is not None or not found:
+    names = shortened(", ".join(sorted(found)))
+    if split is not None:
         right = f"there are: {names}" if found else "leave out `split`"
         raise SplitError(f"{folder} has no split {shown(split)}", right)
     first = min(found, key=lambda name: (not name.startswith("train"), name))

@@ -351,5 +351,9 @@ def test_folders_of_save_to_disk(tmp_path):
     assert "has no split 'test'; there are: saved" in message(tmp_path, split="test")
     of_split = DatasetSpec((DatasetPart(tmp_path),), split="saved")
     assert Dataset(of_split).table().to_pylist() == [{"q": "0"}, {"q": "1"}]
+    assert Dataset(DatasetSpec((DatasetPart(folder),), split="train")).table().num_rows == 2
+    state = json.loads((folder / "state.json").read_text())
+    (folder / "state.json").write_text(json.dumps({**state, "_split": "test"}))
+    assert "has no split 'train'; there are: test" in message(folder, split="train")
     (folder / "state.json").write_text("{")
     assert message(folder) == "saved/state.json is damaged; save the dataset again"

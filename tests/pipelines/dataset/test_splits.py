@@ -6,7 +6,7 @@ from rejuice.operators import DataError
 from rejuice.pipelines.dataset.read import Dataset
 from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec
 
-HUB = ("README.md", "data/train-00000-of-00002.jsonl", "data/train-00001-of-00002.jsonl", "data/test-00000-of-00001.jsonl")  # fmt: skip
+HUB = ("dataset_infos.json", "data/train-00000-of-00002.jsonl", "data/train-00001-of-00002.jsonl", "data/test-00000-of-00001.jsonl")  # fmt: skip
 FOLDERS = ("train/a.jsonl", "test/b.jsonl", "validation/deeper/c.jsonl")
 
 
