@@ -6,7 +6,6 @@ Columns of the user that are not listed here pass through untouched.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from .arrow_compute import pc
 from .errors import DataError
+from .json_text import list_in
 
 # --- References -----------------------------------------------------------------------
 # References of datasets: the answer in a worked solution, and several right answers.
@@ -56,17 +56,11 @@ def until_closed(text: str, start: int) -> str | None:
 def listed_answers(text: str) -> list[str] | None:
     """The right answers in a JSON list that begins with a string; of numbers it is one answer, such
     as an interval. `['12']` is how Python writes a list."""
-    if not _QUOTED.match(text):
+    answers = list_in(text) if _QUOTED.match(text) else None
+    given = [each for each in answers or () if each is not None]
+    if answers is None or not all(isinstance(each, str | int | float) for each in given):
         return None
-    try:
-        answers = json.loads(text) if '"' in text else ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        return None
-    answers = [each for each in answers if each is not None]
-    known = all(isinstance(each, (str, int, float)) for each in answers)
-    return (
-        [each if isinstance(each, str) else json.dumps(each) for each in answers] if known else None
-    )
+    return [each if isinstance(each, str) else json.dumps(each) for each in given]
 
 
 def as_text(answers: Sequence[str]) -> str:

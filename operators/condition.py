@@ -18,7 +18,7 @@ import pyarrow as pa
 from pydantic import Field, FiniteFloat, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from .arrow_compute import pc
-from .columns import BoolArray, at_path, is_text
+from .columns import BoolArray, as_numbers, at_path, is_text
 from .config import Config
 from .errors import DataError, shown
 
@@ -93,9 +93,9 @@ def _matches(what: str, wanted: Any, values: pa.Array) -> BoolArray:
     if pa.types.is_null(kind):
         return found_N
     if bounds is not None:
-        if not _is_number(kind):
+        if not _is_number(kind) and not is_text(kind):
             raise _mismatch(what, kind, "a range of numbers")
-        number_N = np.asarray(pc.fill_null(values.cast(pa.float64(), safe=False), np.nan))
+        number_N = np.asarray(pc.fill_null(as_numbers(values, f"{what}, which"), np.nan))
         return found_N | ((number_N >= bounds[0]) & (number_N <= bounds[1]))
     given = [value for value in named if value is not None]
     for value in given:

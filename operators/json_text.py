@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -179,3 +181,12 @@ def _is_deep(text: np.ndarray[Any, np.dtype[np.uint8]]) -> bool:
     depths = np.cumsum(opens.view(np.int8) - closes.view(np.int8), dtype=np.int64)
     # Above the lowest before it: texts may hold brackets, too.
     return bool((depths - np.minimum.accumulate(depths)).max() >= _DEEP - 1)
+
+
+def list_in(text: str) -> list[Any] | None:
+    """The list that a text is, in JSON or as Python writes it."""
+    for read in (parse_json, ast.literal_eval):
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            found = read(text.strip())
+            return found if isinstance(found, list) else None
+    return None

@@ -39,6 +39,7 @@ class PromptTemplateMapper(Operator):
     rows are sorted by question.
 
     References are stripped of white space and otherwise unchanged: the verifier reads `1,234`.
+    `n/a` is no reference, unless `reference_form` is `text`.
     Several right answers are a list, or a JSON list as text; they become a JSON list as text,
     which the verifier reads.
 
@@ -307,7 +308,9 @@ class PromptTemplateMapper(Operator):
             text = last_box(text)
         elif self.reference_form == "boxed":
             text = None
-        return (text or "").strip()
+        text = (text or "").strip()  # Not `none`: it may be an answer.
+        absent = self.reference_form != "text" and text.lower() in ("n/a", "#n/a", "<na>")
+        return "" if absent else text
 
     def _fail(self, table: pa.Table, row: int, reason: str) -> None:
         right = "fix the row, or set on_bad_row: drop_row to leave such rows out"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -12,9 +14,18 @@ from typing_extensions import Self
 
 from ..arrow_compute import pc
 from ..chats import Chats, chats_of, last_of, responses_in, texts_of_contents, without_prompts
-from ..columns import ROW_CONTRACT, as_numbers, at_path, content_ids, field_at, is_list, is_text
-from ..errors import DataError, suggest
+from ..columns import (
+    ROW_CONTRACT,
+    as_numbers,
+    at_path,
+    content_ids,
+    field_at,
+    is_list,
+    is_text,
+)
+from ..errors import DataError, shown, suggest
 from ..groups import Array, Groups
+from ..json_text import list_in
 from ..operator import Change, Columns, Operator, Scope, drop
 
 PROMPT_CUT = "prompt_cut"
@@ -25,6 +36,12 @@ _OWN = ("prompt_id", "response_id", "response")
 def is_text_or_texts(kind: pa.DataType) -> bool:
     """Whether values are texts, or lists of them: responses as they are, also if they are JSON."""
     return is_text(kind) or (is_list(kind) and is_text_or_texts(kind.value_type))
+
+
+_PAIR = r"""[\[('"]+(?:-[\d.e-]+|-inf|0\.0)['"]?, ['"]?(?i:true|false)[\])'"]*"""
+_LIKELIHOODS = re.compile(f"{_PAIR}(?:, {_PAIR})*")
+"""What lm-evaluation-harness and lighteval keep in place of responses where a task has choices: the
+log-likelihood of each, and whether it is what the model would say."""
 
 
 class RecordedRolloutMapper(Operator):
@@ -65,6 +82,9 @@ class RecordedRolloutMapper(Operator):
     removed; where the list is null, so are the values. A list of another length is refused; where
     it has rewards (`{ratings: reward_judge}`), all of the row's are missing, as `uneven_lists`: set
     `on_missing: drop_row` in `reward_sum_mapper` to leave such rows out."""
+    lists_as_text: bool | None = None
+    """Whether cells are texts of lists, in JSON or as Python writes them: `"['It is 3.', '4']"` are
+    two responses. Null: they are not, and a column of nothing but Python's lists ends the run."""
     policy: str | None = None
     """Name of the policy of all these responses. Null: the policy of `keep_fields`, else the
     column's name if there are several columns."""
@@ -151,6 +171,12 @@ class RecordedRolloutMapper(Operator):
 
     def _of_column(self, name: str, table: pa.Table) -> pa.Table:
         cells = at_path(table, name)
+        first = [str(cell.as_py()) for cell in cells.drop_null()[:100]]
+        if first and all(map(_LIKELIHOODS.fullmatch, first)):
+            found = f"column '{name}' has log-likelihoods of choices: {shown(first[0])}"
+            raise DataError(found, "name a column of texts; such a task samples no responses")
+        if is_text(cells.type) and self.lists_as_text is not False:
+            cells = self._lists(name, cells)
         rows = pa.array(np.arange(len(cells)))
         chats = self._chats(cells)
         while chats is None and is_list(cells.type):
@@ -176,6 +202,22 @@ class RecordedRolloutMapper(Operator):
         if "policy" in self.writes() and "policy" not in columns:
             columns["policy"] = pa.repeat(pa.scalar(self.policy or name), len(cells))
         return pa.table(columns)
+
+    def _lists(self, name: str, texts: pa.Array) -> pa.Array:
+        """The lists that texts are, if they are; a DataError where that is open."""
+        given = [text for text in texts.to_pylist() if text not in (None, "[]")]
+        if self.lists_as_text is None:
+            if given and all(t[:2] in ("['", '["') and repr(list_in(t)) == t for t in given):
+                found = f"column '{name}' has lists as Python writes them: {shown(given[0])}"
+                right = "set lists_as_text: true if their items are responses, false if the texts"
+                raise DataError(found, right)
+            return texts
+        lists = [list_in(text) if text else None for text in texts.to_pylist()]
+        with suppress(pa.ArrowException):
+            if lists.count(None) == sum(not text for text in texts.to_pylist()):
+                return pa.array(lists)
+        wrong = f"not all texts in column '{name}' are lists of texts, as lists_as_text: true says"
+        raise DataError(wrong, "leave it out")
 
     def _chats(self, cells: pa.Array) -> Chats | None:
         """The chats of cells, if each is one: then `text` can only be their content. A DataError

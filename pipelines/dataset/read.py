@@ -39,7 +39,7 @@ from .files import (
 from .parquet import GroupColumns, RowRange, chunked, read_range
 from .remote import AnyPath
 from .schemas import added, conform, decoded, is_too_deep, one_table, too_deep, unify, without_marks
-from .spec import DatasetPart, DatasetSpec, HubDataset, Selection, files_of, not_there
+from .spec import DatasetPart, DatasetSpec, Selection, not_there
 
 # --- Content hash ---------------------------------------------------------------------
 # Hashes of the content of files, kept beside the results of runs: an unchanged file is not read.
@@ -323,12 +323,7 @@ class Dataset:
     def _parts(self) -> list[list[DataFile]]:
         found, seen = list[list[DataFile]](), dict[AnyPath, DatasetPart]()
         for part in self.spec.parts:
-            if not isinstance(part.path, HubDataset):
-                paths = files_of(part.path, self.spec.suffixes)
-            elif self.spec.cache is None:
-                raise DataError(f"{part} is no file", "download it by `rejuice data download`")
-            else:
-                paths = [part.path.file(self.spec.cache)]
+            paths = self.spec.files(part)
             for path in () if self.spec.repeats else paths:  # So that no row is read twice.
                 if same := seen.get(path.resolve()):
                     by = f"by {same} and by {part}" if str(same) != str(part) else "twice"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import re
+import shlex
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from fnmatch import fnmatchcase
@@ -17,7 +20,7 @@ import xxhash
 
 from ...operators import DataError
 from ...operators.columns import beginnings, column_of, find_path, is_list
-from ...operators.errors import needs, shown, suggest
+from ...operators.errors import needs, shortened, shown, suggest
 from ...operators.json_text import parse_json
 from .files import (
     PART,
@@ -228,14 +231,15 @@ def _has_wildcards(path: AnyPath) -> bool:
 
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
 """What `save_to_disk` of Hugging Face's datasets writes beside the rows."""
-_MOST_SPLITS = 8
-"""Splits that a message names."""
+_NO_ROWS = (_SPLITS, "dataset_info.json", "dataset_infos.json", "config.json")
+"""Files of a dataset that say something about it, which `datasets` leaves out, too."""
 
 
 class DatasetPart(NamedTuple):
     # a file, a folder of files, a pattern such as `data/*.parquet`, or one of the hub
     path: AnyPath | HubDataset
     weight: float = 1.0  # the share of rows that are taken, where the dataset has a limit of them
+    split: str | None = None  # which files of a folder are read; None: what the dataset says
 
     def __str__(self) -> str:
         return str(self.path)
@@ -251,6 +255,7 @@ class DatasetSpec:
     # rows that are taken in all, by the weights of the parts; None: all rows
     max_rows: int | None = None
     repeats: bool = False  # whether a file may be in several parts
+    split: str | None = None  # of the parts that say no other
     # the folder in which downloads and hashes of content are kept; None: nowhere
     cache: AnyPath | None = field(default=None, compare=False)
 
@@ -265,6 +270,14 @@ class DatasetSpec:
     def paths(self) -> list[AnyPath]:
         """The paths of its parts, without those of the hub."""
         return [part.path for part in self.parts if not isinstance(part.path, HubDataset)]
+
+    def files(self, part: DatasetPart) -> list[AnyPath]:
+        """The files of one of its parts; that of a dataset of the hub is downloaded first."""
+        if not isinstance(part.path, HubDataset):
+            return files_of(part.path, self.suffixes, part.split or self.split)
+        if self.cache is None:
+            raise DataError(f"{part} is no file", "download it by `rejuice data download`")
+        return [replace(part.path, split=part.path.split or self.split).file(self.cache)]
 
     def exists(self) -> bool:
         """Whether there is something to read, as far as is known without asking the hub."""
@@ -282,22 +295,22 @@ class DatasetSpec:
         return any(_clash(path, export.resolve()) for path in self.paths)
 
 
-def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
-    """The files of a file, a folder or a pattern, by name.
+def files_of(
+    path: AnyPath, suffixes: Sequence[str] = (), split: str | None = None
+) -> list[AnyPath]:
+    """The files of a file, a folder or a pattern, by name; where a split is given, those of it.
 
-    A folder is not searched further down; `**` in a pattern is.
+    A folder is not searched further down, unless only folders in it have files, and these are named
+    after splits; `**` in a pattern is.
     """
     known = suffixes or SUFFIXES
-    needed = f"one of {', '.join(known)} is needed"
     if is_pattern(path):
         matches = sorted(files_that_match(path))
-        files = [file for file in matches if suffix_of(file) in known]
         if not matches:
             _check_place(path)
             raise DataError(f"no file matches {path}", "correct the pattern in dataset_path")
-        if not files:
-            raise DataError(f"no file that matches {path} is a dataset file", needed)
-        return files
+        files = _readable(matches, known, f"no file that matches {path} is a dataset file")
+        return files if split is None else _of_split(folder_of(path), files, split)
     if not path.exists():
         _check_place(path)
         check_finished(path)
@@ -305,22 +318,58 @@ def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
     if path.is_dir():
         check_finished(path)
         if (path / _STATE).exists():
-            return _saved(path)
-        if (path / _SPLITS).exists():
-            raise _several(path)
-        # The list of the parts of an export begins with `_`, as those of others do.
-        inside = (file for file in path.iterdir() if not file.name.startswith(("_", ".")))
-        files = sorted(file for file in inside if suffix_of(file) in known)
-        if not files:
-            raise DataError(f"{path} holds no dataset file", needed)
-        return files
-    if suffix_of(path) not in known:
-        if path.suffix.lower() == ".csv":
-            load, new = "import pyarrow.csv as c, pyarrow.parquet as p", f"{path.stem}.parquet"
-            code = f'{load}; p.write_table(c.read_csv("{path.name}"), "{new}")'
-            needed = f"convert it: `python -c '{code}'`"
-        raise DataError(f"{path} is not a dataset file", needed)
-    return [path]
+            return _saved(path, split)
+        there = path.iterdir() if (path / _SPLITS).exists() else ()
+        if saved := {each.name: [each] for each in there if (each / _STATE).exists()}:
+            return _saved(_chosen(path, saved, split)[0])
+        return _of_split(path, _in_folder(path, known), split)
+    files = _readable([path], known, f"{path} is not a dataset file")
+    has_split = split is not None and _split_of((path.name,))[0] is not None
+    return _of_split(path.parent, files, split) if has_split else files
+
+
+def _in_folder(folder: AnyPath, known: Sequence[str]) -> list[AnyPath]:
+    # The list of the parts of an export begins with `_`, as those of others do.
+    visible = (file for file in folder.iterdir() if not file.name.startswith(("_", ".")))
+    inside = sorted(file for file in visible if file.name not in _NO_ROWS)
+    if not any(suffix_of(file) in known for file in inside):
+        below = sorted(_search(folder, [(_ANY_FOLDERS,)]))
+        found = {
+            file: _split_of(_names(file, folder)) for file in below if suffix_of(file) in known
+        }
+        above = {"/".join((str(folder), *parts)) for split, parts in found.values() if split}
+        if len(above) > 1:
+            there = f"{folder} has several datasets: {shortened(', '.join(sorted(above)))}"
+            raise SplitError(there, "let dataset_path be one of these folders")
+        if above:
+            return [file for file, (split, _) in found.items() if split]
+    return _readable(inside, known, f"{folder} holds no dataset file")
+
+
+_TEXTS = "dtype=str, keep_default_na=False"  # 007 is no 7, and n/a is what it says.
+_READ_BY = {
+    ".csv": ("pandas", f"read_csv(FILE, {_TEXTS})"),
+    ".tsv": ("pandas", f'read_csv(FILE, sep="\\t", {_TEXTS})'),
+    ".xlsx": ("pandas and openpyxl", f"read_excel(FILE, {_TEXTS})"),
+    ".tar": ("datasets", 'load_dataset("webdataset", data_files=FILE, split="train")'),
+    ".txt": ("pandas", 'DataFrame({"question": [*map(str.strip, open(FILE, encoding="utf-8"))]})'),
+}
+"""What reads files of other kinds, in the order in which a folder is searched for them: packages,
+and a call of the first."""
+
+
+def _readable(files: Sequence[AnyPath], known: Sequence[str], wrong: str) -> list[AnyPath]:
+    """Those of some files that are read; a DataError, which begins with `wrong`, if none is."""
+    if found := [file for file in files if suffix_of(file) in known]:
+        return found
+    for suffix, (packages, call) in _READ_BY.items():
+        file = next((each for each in files if each.suffix.lower() == suffix), None)
+        if file is not None:
+            old, new = (json.dumps(str(each)) for each in (file, f"{file}.parquet"))
+            call = f"{call.replace('FILE', old)}.to_parquet({new})"
+            command = f"python -c {shlex.quote(f'import {packages.split()[0]} as d; d.{call}')}"
+            raise DataError(wrong, f"convert it, with {packages}: `{command}`")
+    raise DataError(wrong, f"one of {', '.join(known)} is needed")
 
 
 def _check_place(path: AnyPath) -> None:
@@ -328,7 +377,7 @@ def _check_place(path: AnyPath) -> None:
         path.check_bucket()
 
 
-def _saved(folder: AnyPath) -> list[AnyPath]:
+def _saved(folder: AnyPath, split: str | None = None) -> list[AnyPath]:
     """The files of a folder that `datasets.Dataset.save_to_disk` has written, in their order."""
     try:
         state = parse_json((folder / _STATE).read_text("utf-8"))
@@ -339,18 +388,57 @@ def _saved(folder: AnyPath) -> list[AnyPath]:
         if not file.is_file():
             found = f"{folder / _STATE} names {shown(file.name)}, which is no file there"
             raise DataError(found, "save the dataset again")
-    return files
+    own = state.get("_split")
+    return _chosen(folder, {str(own): files}, split) if split and own else files
 
 
-def _several(folder: AnyPath) -> DataError:
-    try:
-        splits = parse_json((folder / _SPLITS).read_text("utf-8"))["splits"]
-        texts = [split for split in splits if isinstance(split, str)]
-        names = [f"{folder / text!s:.200}" for text in texts[:_MOST_SPLITS]]
-    except (ValueError, LookupError, TypeError):
-        names = []
-    right = f"name the folder of one of its splits: {', '.join(names)}"
-    return DataError(f"{folder} is a DatasetDict", right)
+# --- Splits: which files of a folder are of one, by their names, as `datasets` has it ---
+
+_SHARD = re.compile(r"(\w+(?:\.\w+)*)-\d{5}-of-\d{5}")
+_BETWEEN_WORDS = re.compile(r"[-._ 0-9]+")
+_SPLIT_OF_WORD = {  # `datasets.data_files.SPLIT_KEYWORDS`, which takes a second to import
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "valid", "dev", "val"), "validation"),
+    **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
+}
+
+
+class SplitError(DataError):
+    """It is not known which files of a folder are read."""
+
+
+def _split_of(names: _Parts) -> tuple[str | None, _Parts]:
+    """The split that the path of a file tells of, such as `train` of `gsm8k/data/train-1.json` or
+    `train_sft` of `train_sft-00000-of-00001.parquet`, and the folders above what tells of it."""
+    for depth, name in enumerate(names):
+        for word in _BETWEEN_WORDS.split(name.lower()):
+            if word in _SPLIT_OF_WORD:
+                shard = _SHARD.match(name)
+                return (shard[1] if shard else _SPLIT_OF_WORD[word]), names[:depth]
+    return None, names[:-1]
+
+
+def _of_split(folder: AnyPath, files: Sequence[AnyPath], split: str | None) -> list[AnyPath]:
+    found = defaultdict[str, list[AnyPath]](list)
+    for file in files:
+        if name := _split_of(_names(file, folder))[0]:
+            found[name].append(file)
+    return list(files) if split is None and len(found) < 2 else _chosen(folder, found, split)
+
+
+def _chosen(
+    folder: AnyPath, found: Mapping[str, list[AnyPath]], split: str | None
+) -> list[AnyPath]:
+    for name in (split, _SPLIT_OF_WORD.get(split or "")):
+        if name is not None and name in found:
+            return found[name]
+    names = shortened(", ".join(sorted(found)))
+    if split is not None:
+        right = f"there are: {names}" if found else "leave out `split`"
+        raise SplitError(f"{folder} has no split {shown(split)}", right)
+    first = min(found, key=lambda name: (not name.startswith("train"), name))
+    right = f"say `split: {first}` in the recipe, or name its files, such as {found[first][0]}"
+    raise SplitError(f"{folder} has the splits {names}", right)
 
 
 def _clash(path: AnyPath, export: AnyPath) -> bool:

@@ -127,7 +127,8 @@ def written_of(dataset: AnyPath | DatasetSpec) -> WrittenByRuns:
     spec = DatasetSpec.of(dataset)
     if not spec.paths or len(spec.paths) < len(spec.parts):
         return WrittenByRuns()  # A dataset of the hub is no export.
-    found = [each for path in spec.paths for each in _of_files(path)]
+    of_parts = zip(spec.paths, spec.parts, strict=True)
+    found = [each for path, part in of_parts for each in _of_files(path, part.split or spec.split)]
     renamed = spec.selection.renamed
     origins = defaultdict[str, frozenset[str]](frozenset)
     for each in found:  # A column may come of other ones in each file.
@@ -138,10 +139,10 @@ def written_of(dataset: AnyPath | DatasetSpec) -> WrittenByRuns:
     return WrittenByRuns(frozenset(renamed(columns)), dict(origins))
 
 
-def _of_files(path: AnyPath) -> Iterator[WrittenByRuns]:
+def _of_files(path: AnyPath, split: str | None) -> Iterator[WrittenByRuns]:
     reported = _reported(path)
     try:
-        files = files_of(path)
+        files = files_of(path, split=split)
     except DataError:
         yield WrittenByRuns(reported)  # `dj-process` reads formats that we do not, such as CSV.
         return

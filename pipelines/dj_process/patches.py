@@ -31,7 +31,7 @@ from ..dataset.files import FORMAT, written
 from ..dataset.read import Dataset
 from ..dataset.remote import AnyPath, to_path
 from ..dataset.schemas import conform, without_empty
-from ..dataset.spec import DatasetPart, DatasetSpec, files_of
+from ..dataset.spec import DatasetPart, DatasetSpec, SplitError, files_of
 from ..dataset.write import HASHES, STATS
 from ..recipe.columns import check_reads, check_replaced
 from ..recipe.head import checked_head, dotted, selection
@@ -53,6 +53,7 @@ def accept_our_sections(parser: Any) -> Any:
     parser.add_argument("--train", type=Any, help="Settings of `rejuice train`.")
     parser.add_argument("--generated_datasets", type=Any, help="Written where missing.")
     parser.add_argument("--columns", type=Any, help="Columns that are read, and their names.")
+    parser.add_argument("--split", type=str, help="The files of a folder that are read.")
     parser.add_argument("--max_rows_per_file", type=int, help="Of an export that is a folder.")
     return parser
 
@@ -174,17 +175,21 @@ def is_read_here(strategy: Any) -> bool:
     What `rejuice run` does not read, such as CSV, or what a recipe asks of Data-Juicer's loader
     alone, is not.
     """
-    from data_juicer.core.data.load_strategy import DefaultLocalDataLoadStrategy
+    from data_juicer.core.data.load_strategy import (
+        DefaultLocalDataLoadStrategy,
+        RayLocalJsonDataLoadStrategy,
+    )
 
-    settings = strategy.cfg
-    if not isinstance(strategy, DefaultLocalDataLoadStrategy):
+    if not isinstance(strategy, DefaultLocalDataLoadStrategy | RayLocalJsonDataLoadStrategy):
         return False
-    if any(getattr(settings, name, None) for name in _OF_THEIR_LOADER):
-        return False
+    theirs = any(getattr(strategy.cfg, name, None) for name in _OF_THEIR_LOADER)
     try:
-        return bool(files_of(*_files(strategy)))
+        files = files_of(*_files(strategy))
+    except SplitError:  # Of a folder, Data-Juicer reads the files of all splits.
+        raise
     except DataError:
         return False
+    return bool(files) and not theirs and isinstance(strategy, DefaultLocalDataLoadStrategy)
 
 
 def load_data(strategy: Any, num_proc: int = 1, **_: Any) -> Any:
@@ -192,9 +197,9 @@ def load_data(strategy: Any, num_proc: int = 1, **_: Any) -> Any:
     from data_juicer.format.formatter import unify_format
 
     settings = strategy.cfg
-    path, suffixes = _files(strategy)
+    path, suffixes, split = _files(strategy)
     selected = selection(getattr(settings, "columns", None))
-    spec = DatasetSpec((DatasetPart(path),), suffixes, selected)
+    spec = DatasetSpec((DatasetPart(path),), suffixes, selected, split=split)
     if any("suffix_filter" in entry for entry in getattr(settings, "process", None) or ()):
         spec = spec.with_suffix()
     to_parquet = str(getattr(settings, "export_path", "")).endswith(".parquet")
@@ -202,9 +207,10 @@ def load_data(strategy: Any, num_proc: int = 1, **_: Any) -> Any:
     return unify_format(found, settings.text_keys, num_proc, settings)
 
 
-def _files(strategy: Any) -> tuple[AnyPath, tuple[str, ...]]:
+def _files(strategy: Any) -> tuple[AnyPath, tuple[str, ...], str | None]:
     suffixes = getattr(strategy.cfg, "suffixes", None) or ()
-    return to_path(strategy.ds_config["path"]), dotted(suffixes)
+    split = strategy.ds_config.get("split") or getattr(strategy.cfg, "split", None)
+    return to_path(strategy.ds_config["path"]), dotted(suffixes), split
 
 
 def _mapped(dataset: Dataset, *, to_parquet: bool) -> Any:
@@ -245,18 +251,18 @@ def _mapped(dataset: Dataset, *, to_parquet: bool) -> Any:
 def load_dataset(load: Callable[..., Any], builder: Any, *args: Any, **kwargs: Any) -> Any:
     """`DatasetBuilder.load_dataset`, for which a recipe with an operator of ours has no text."""
     settings = builder.cfg
-    columns = getattr(settings, "columns", None)
-    if not columns and not has_ours(getattr(settings, "process", None) or ()):
+    given = [name for name in ("columns", "split") if getattr(settings, name, None)]
+    if not given and not has_ours(getattr(settings, "process", None) or ()):
         return load(builder, *args, **kwargs)
     strategies = getattr(builder, "load_strategies", None) or []
-    read_here = bool(strategies) and all(map(is_read_here, strategies))
-    for strategy in strategies if read_here else ():
-        strategy.load_data = partial(load_data, strategy)
     text_keys, settings.text_keys = settings.text_keys, []  # The steps have theirs already.
     try:
-        if columns and not read_here:
-            found = "`columns` is read of JSON lines, Parquet and Arrow, and not under Ray"
-            raise RecipeError(found, "rename the columns in the dataset")
+        read_here = bool(strategies) and all(map(is_read_here, strategies))
+        for strategy in strategies if read_here else ():
+            strategy.load_data = partial(load_data, strategy)
+        if given and not read_here:
+            found = f"`{given[0]}` is read of JSON lines, Parquet and Arrow, and not under Ray"
+            raise RecipeError(found, "leave it out, and change the dataset")
         return load(builder, *args, **kwargs)
     except RejuiceError as error:
         stop(error)

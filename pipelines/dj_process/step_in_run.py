@@ -140,7 +140,8 @@ class StepInRun:
         with suppress(ValueError):  # Data-Juicer reads more kinds of them, such as its formatters'.
             paths = dataset_paths(path) if path else None
             found = parts(paths, DatasetBlock.model_validate(block) if block and not path else None)
-            return DatasetSpec(found, selection=selection(settings.get("columns")))
+            columns = selection(settings.get("columns"))
+            return DatasetSpec(found, selection=columns, split=settings.get("split"))
         return DatasetSpec(())
 
     def where(self, step: Step) -> str:

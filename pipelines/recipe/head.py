@@ -106,7 +106,7 @@ _MIXTURE = re.compile(r"\d*\.?\d+\s+\S|\S+\.(?:jsonl?|parquet|gz|zst)\s+\S")
 """`0.5 a.jsonl 0.5 b.jsonl`, with or without the weights."""
 _NO_STORE = re.compile(r"(oss|https?):/", re.IGNORECASE)
 """Places that Arrow, which reads datasets and writes exports, does not open."""
-_LOCAL = {"type", "path", "weight", "source"}
+_LOCAL = {"type", "path", "weight", "source", "split"}
 
 
 def dataset_paths(value: Any) -> DatasetPath | tuple[DatasetPath, ...]:
@@ -163,11 +163,11 @@ class DatasetConfig(Section):
 
     @property
     def part(self) -> DatasetPart:
-        path: DatasetPath = to_path(self.path)
-        if self.type == "remote":
-            options = (self.split, self.limit, self.data_files, self.data_dir)
-            path = HubDataset(self.path, self.name, *options)
-        return DatasetPart(path, 1.0 if self.weight is None else self.weight)
+        weight = 1.0 if self.weight is None else self.weight
+        if self.type == "local":
+            return DatasetPart(to_path(self.path), weight, self.split)
+        options = (self.split, self.limit, self.data_files, self.data_dir)
+        return DatasetPart(HubDataset(self.path, self.name, *options), weight)
 
 
 class DatasetBlock(Section):
@@ -257,6 +257,9 @@ class Head(Config):
     ] = None
     """Instead of `dataset_path`, as Data-Juicer writes it: several datasets with weights, or one of
     the hub."""
+    split: str | None = Field(None, min_length=1)
+    """Which files of a folder are read that has those of several splits, or which split of a
+    dataset of the hub: `train` is files such as train-00000-of-00001.parquet or train/a.jsonl."""
     columns: dict[str, str] | tuple[str, ...] | None = None
     """The columns of the dataset that are read: a list, or a mapping of each to its new name.
     Null: all."""
@@ -303,6 +306,7 @@ class Head(Config):
             selection=selection(self.columns),
             max_rows=None if block is None else block.max_sample_num,
             repeats=block is not None,
+            split=self.split,
             cache=default_cache(self.export_path),
         )
 
@@ -314,7 +318,7 @@ class Head(Config):
     def _without_what_is_not_set(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what Data-Juicer's parser refuses or does not know where it is null."""
         found: dict[str, Any] = dump(self)
-        optional = ("dataset_path", "dataset", "columns")
+        optional = ("dataset_path", "dataset", "columns", "split")
         return {key: v for key, v in found.items() if key not in optional or v is not None}
 
     @field_validator("columns")

@@ -71,3 +71,7 @@ def test_lists_as_text():
     assert alternatives("a or b") == ["a or b"]
     for text in ("12 OR 13", "$12$ or $13$", "12 \\text{ or } 13", "A or B", "3 cm or 4 cm"):
         assert len(alternatives(text)) == 3, text
+
+
+def test_a_list_as_python_writes_it_may_have_both_quotes():
+    assert listed_answers(str(["4", "it's 5"])) == ["4", "it's 5"]

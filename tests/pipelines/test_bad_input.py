@@ -138,8 +138,8 @@ def test_missing_file(recipe_file):
 def test_a_file_of_another_kind(recipe_file, tmp_path):
     (tmp_path / "data.csv").write_text("a,b\n")
     assert message(recipe_file([PROMPTS], dataset_path=str(tmp_path / "data.csv"))) == (
-        "/data.csv is not a dataset file; convert it: `python -c 'import pyarrow.csv as c, pyarrow.parquet as p; "
-        """p.write_table(c.read_csv("data.csv"), "data.parquet")'`"""
+        "/data.csv is not a dataset file; convert it, with pandas: `python -c 'import pandas as d; "
+        """d.read_csv("/data.csv", dtype=str, keep_default_na=False).to_parquet("/data.csv.parquet")'`"""
     )
 
 

@@ -269,6 +269,18 @@ def test_a_validation_set_in_which_problems_repeat(rejuice, tmp_path):
     )
 
 
+def test_the_split_is_not_of_the_validation_set(rejuice, tmp_path):
+    path = write(tmp_path, split="train", train={"validation_path": "sets/test-*.jsonl"})
+    (tmp_path / "sets").mkdir()
+    for name in ("train-0.jsonl", "test-0.jsonl"):
+        row = {"question": name, "answer": "#### 1"}
+        (tmp_path / "sets" / name).write_text(json.dumps(row))
+    assert rejuice("check", path)[0] == 0
+    path.write_text(path.read_text().replace("sets/test-*.jsonl", "sets"))
+    code, _, err = rejuice("check", path)
+    assert (code, err.count("sets has the splits test, train; ")) == (2, 1)
+
+
 def test_validation_prompts_that_train_are_reported(rejuice, tmp_path):
     path = write(tmp_path, train={"validation_path": "data.jsonl"})
     line = (

@@ -111,7 +111,8 @@ def _check_validation(run: TrainingRun, held_out: HeldOutSet) -> None:
     numbers = {step.number for step in grading_steps(parts.after)}
     rest = [s for s in recipe.steps if s.number in numbers or s.operator is parts.rollout]
     # It reads that file as it is, and not what the recipe's own head reads.
-    alone = {"dataset_path": held_out.path, "dataset": None, "columns": None, "suffixes": ()}
+    unset = dict.fromkeys(("dataset", "columns", "split"))
+    alone = {"dataset_path": held_out.path, **unset, "suffixes": ()}
     head = recipe.head.model_copy(update=alone)
     steps = (*held_out.steps, *rest)
     try:

@@ -57,6 +57,15 @@ def test_a_column_of_nulls_is_all_missing():
 @pytest.mark.parametrize(
     ("values", "kind"), [(["a"], "string"), ([b"1"], "binary"), ([[1.0]], "list<item: double>")]
 )
+def test_numbers_as_text_are_numbers_and_n_a_is_none():
+    values = ["0.84375", " 1e-3 ", "n/a", "N/A", "None", "null", "", "-", "nan", None]
+    expected = [None, "below_min", *["missing_value"] * 8]
+    assert reasons(ColumnRangeFilter(column="score", min=0.1), values, pa.string()) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"), [(["a"], "string"), ([b"1"], "binary"), ([[1.0]], "list<item: double>")]
+)
 def test_a_column_without_numbers_is_one_clear_error(values, kind):
     table = pa.table({"score": values})
     with pytest.raises(DataError) as caught:

@@ -63,9 +63,7 @@ def test_wrong_fields_and_columns_are_errors():
     with pytest.raises(RecipeError, match=r"^field 'min' is -1; input should be greater"):
         build(RewardStdFilter, {"min": -1})
     words = pa.table({"prompt_id": ["a"], "reward": ["good"]})
-    with pytest.raises(
-        DataError, match=r"^column 'reward' is string, not numeric .*'good'.*; name a"
-    ):
+    with pytest.raises(DataError, match=r"^column 'reward' is string, not numeric"):
         RewardStdFilter().apply(words)
 
 

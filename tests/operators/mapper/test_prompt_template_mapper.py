@@ -521,3 +521,19 @@ def test_yes_is_true():
     rows = pa.table({"question": ["q", "r", "s"], "answer": [True, False, None]})
     change = check_operator(PromptTemplateMapper(on_bad_row="drop_row"), rows)
     assert change.columns["reference"].to_pylist() == ['["true", "yes"]', '["false", "no"]', None]
+
+
+@pytest.mark.parametrize("value", ["n/a", " N/A", ["n/a"], "['N/A']"])
+def test_n_a_is_no_reference(value):
+    rows = pa.table({"question": ["1?", "2?"], "answer": [value, value[:0]]})
+    with pytest.raises(DataError, match=r"(?i)no reference in column 'answer': .*n/a"):
+        PromptTemplateMapper().first_references(rows.slice(0, 1))
+    change = PromptTemplateMapper(on_bad_row="drop_row").apply(rows)
+    assert change.reasons.to_pylist() == ["no_reference"] * 2
+    other = pa.table({"question": ["1?"], "answer": ["None"]})
+    assert PromptTemplateMapper().first_references(other) == ["None"]
+
+
+def test_n_a_may_be_meant():
+    rows = pa.table({"question": ["1?"], "answer": ["N/A"]})
+    assert PromptTemplateMapper(reference_form="text").first_references(rows) == ["N/A"]

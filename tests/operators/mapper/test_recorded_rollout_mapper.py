@@ -392,3 +392,62 @@ def test_messages_that_repeat_the_dialogue_give_their_last_one():
     rows = pa.table({"prompt_id": ["p"], "prompt": [asked], **both})
     change = check_operator(RecordedRolloutMapper(columns=["chosen", "rejected"]), rows)
     assert written(change)["response"] == ["chosen", "rejected"]
+
+
+LISTS = [["4", "it's 5"], [], ["a\nb", None]]
+
+
+@pytest.mark.parametrize("cells", [
+    [*map(str, LISTS), "", None],
+    [*map(json.dumps, LISTS), None],
+    [str([each]) for each in LISTS],
+])  # fmt: skip
+def test_texts_of_lists_are_lists_or_responses(cells):
+    rows = pa.table({"prompt_id": [f"p{at}" for at in range(len(cells))], "out": cells})
+    change = check_operator(RecordedRolloutMapper(columns=["out"], lists_as_text=True), rows)
+    assert written(change)["response"] == ["4", "it's 5", "a\nb", None]
+    change = check_operator(RecordedRolloutMapper(columns=["out"], lists_as_text=False), rows)
+    assert written(change)["response"] == cells
+
+
+@pytest.mark.parametrize("cells", [[str(LISTS[0])], ["['4']", None, "[]", '["it\'s 4"]']])
+def test_a_column_of_lists_as_python_writes_them_is_asked_about(cells):
+    rows = pa.table({"prompt_id": ["p"] * len(cells), "out": cells})
+    with pytest.raises(DataError, match=r"'out' has lists as Python .*; set lists_as_text: true"):
+        RecordedRolloutMapper(columns=["out"]).apply(rows)
+
+
+@pytest.mark.parametrize("cells", [
+    ["['a']", "b"], ['["a", "b"]', '["c"]'], ["[1, 2]", "[3]"], ["['a','b']"], ["[]"], ["['a'", ""],
+])  # fmt: skip
+def test_other_texts_that_look_like_lists_are_responses(cells):
+    rows = pa.table({"prompt_id": ["p"] * len(cells), "out": cells})
+    assert written(RecordedRolloutMapper(columns=["out"]).apply(rows))["response"] == cells
+
+
+def test_texts_that_are_no_lists_are_refused_where_all_should_be():
+    for cells in (["['a']", "b"], ["['a', ['b']]", "['c']"]):
+        rows = pa.table({"prompt_id": ["p"] * 2, "out": cells})
+        with pytest.raises(DataError, match=r"^not all texts in column 'out' are lists"):
+            RecordedRolloutMapper(columns=["out"], lists_as_text=True).apply(rows)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        [[["-3.2", "False"]], [["-0.4", "True"]]],
+        [["-3.2", "False"], ["-inf", "True"]],
+        "[(-3.2, False), (-0.4, True)]",
+        "[[-3.2, false]]",
+        ["(-1e-05, True)"],
+    ],
+)
+def test_log_likelihoods_are_no_responses(cell):
+    rows = pa.table({"prompt_id": ["p", "q"], "resps": [cell, None]})
+    with pytest.raises(DataError, match=r"^column 'resps' has log-likelihoods .*; name a column"):
+        RecordedRolloutMapper(columns=["resps"]).apply(rows)
+
+
+def test_pairs_of_other_texts_are_responses():
+    assert responses([[["-3.2", "so"], ["it is", "True"]]]) == (["-3.2", "so", "it is", "True"], [0] * 4)  # fmt: skip
+    assert responses(["-3.2", "True"]) == (["-3.2", "True"], [0, 1])

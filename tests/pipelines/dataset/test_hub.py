@@ -157,7 +157,7 @@ def test_a_recipe_whose_dataset_is_not_on_the_hub(loads, tmp_path, monkeypatch):
         run(load(tmp_path / "r.yaml"))
 
 
-@pytest.mark.recommended("pipelines/dataset/read.py", "download it by `rejuice data download`")
+@pytest.mark.recommended("pipelines/dataset/spec.py", "download it by `rejuice data download`")
 def test_a_dataset_of_the_hub_where_nothing_is_kept(loads, tmp_path, monkeypatch):
     dataset = HubDataset("some/set", split="train")
     with pytest.raises(DataError) as error:

@@ -1,14 +1,18 @@
 """Files as others write them: read as they were meant, or one line that says what to do."""
 
+import csv
 import gzip
+import io
 import json
 import lzma
 import re
 import subprocess
 import sys
+import tarfile
 import tracemalloc
 from decimal import Decimal
 
+import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -58,19 +62,57 @@ def test_a_json_array_says_how_to_write_lines(tmp_path):
 @pytest.mark.slow
 def test_the_commands_of_the_messages(tmp_path):
     rows = [{"a": 1, "b": "x\ny"}, {"a": 2, "b": "ü"}]
-    array, utf16, csv = (tmp_path / name for name in ("data.json", "wide.jsonl", "table.csv"))
+    array, utf16 = (tmp_path / name for name in ("data.json", "wide.jsonl"))
     array.write_text(json.dumps(rows, indent=1))
     utf16.write_bytes(lines(*rows).encode("utf-16"))
-    csv.write_text("a,b\n1,x\n2,ü\n", "utf-8")
-    for path, new in (
-        (array, "data-lines.jsonl"),
-        (utf16, "wide-utf8.jsonl"),
-        (csv, "table.parquet"),
-    ):
-        subprocess.run(command_of(message(path)), shell=True, check=True, cwd=tmp_path)
-        found = Dataset(tmp_path / new).table().to_pylist()
+    for path, new in ((array, "data-lines.jsonl"), (utf16, "wide-utf8.jsonl")):
+        found = converted(path, new)
         assert [row["a"] for row in found] == [1, 2]
         assert found[1]["b"] == "ü" or path is array
+
+
+def converted(path, new):
+    """The rows of the file that the command of a message writes, in the same folder."""
+    subprocess.run(command_of(message(path)), shell=True, check=True, cwd=path.parent)
+    return Dataset(path.parent / new).table().to_pylist()
+
+
+TABLE = [{"q": "line 1\nline 2, ü", "answer": "007"}, {"q": "1e3", "answer": ""}]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["it's a.csv", "a.tsv", "a.txt", "a.tar", "a.xlsx"])
+def test_tables_of_other_kinds_are_converted_with_their_texts(tmp_path, name):
+    path, expected = tmp_path / name, TABLE
+    if path.suffix in (".csv", ".tsv"):
+        with path.open("w", encoding="utf-8", newline="") as file:
+            table = csv.DictWriter(file, ["q", "answer"], delimiter=",\t"[path.suffix == ".tsv"])
+            table.writeheader()
+            table.writerows([*TABLE, {"q": "n/a", "answer": "None"}])
+        expected = [*TABLE, {"q": "n/a", "answer": "None"}]
+    elif path.suffix == ".txt":
+        path.write_text("1 + 1?\n007\n", "utf-8")
+        expected = [{"question": "1 + 1?"}, {"question": "007"}]
+    elif path.suffix == ".tar":
+        with tarfile.open(path, "w") as tar:
+            for at, row in enumerate(TABLE):
+                text = json.dumps(row).encode()
+                member = tarfile.TarInfo(f"{at}.json")
+                member.size = len(text)
+                tar.addfile(member, io.BytesIO(text))
+        expected = [{"json": row} for row in TABLE]
+    else:
+        pytest.importorskip("openpyxl")
+        pandas.DataFrame(TABLE).to_excel(path, index=False)
+    found = converted(path, f"{name}.parquet")
+    assert [{key: row[key] for key in expected[0]} for row in found] == expected
+
+
+def test_a_folder_of_tables_says_how_to_convert_one(tmp_path):
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    (tmp_path / "README.txt").touch()
+    assert 'read_csv("' in message(tmp_path)
+    assert 'read_csv("' in message(tmp_path / "*.csv")
 
 
 def test_other_encodings_and_formats_are_named(tmp_path):
@@ -83,9 +125,7 @@ def test_other_encodings_and_formats_are_named(tmp_path):
     path.write_bytes(b"\xef\xbb\xbf" + lines({"a": 1}).encode())
     assert Dataset(path).table().to_pylist() == [{"a": 1}]
     (tmp_path / "data.csv").write_text("a\n1\n")
-    assert message(tmp_path / "data.csv").startswith(
-        "data.csv is not a dataset file; convert it: `"
-    )
+    assert message(tmp_path / "data.csv").startswith("data.csv is not a dataset file; convert it,")
 
 
 LINE = b'{"a": 1}\n'
@@ -303,8 +343,17 @@ def test_folders_of_save_to_disk(tmp_path):
         json.dumps({"_data_files": [{"filename": n} for n in names]})
     )
     assert Dataset(folder).table().to_pylist() == [{"q": "0"}, {"q": "1"}]
+    (tmp_path / "dataset_dict.json").write_text('{"splits": ["saved"]}')
+    name = tmp_path.name
+    assert message(tmp_path) == (
+        f"{name} has the splits saved; say `split: saved` in the recipe, or name its files, such as {name}/saved"
+    )
+    assert "has no split 'test'; there are: saved" in message(tmp_path, split="test")
+    of_split = DatasetSpec((DatasetPart(tmp_path),), split="saved")
+    assert Dataset(of_split).table().to_pylist() == [{"q": "0"}, {"q": "1"}]
+    assert Dataset(DatasetSpec((DatasetPart(folder),), split="train")).table().num_rows == 2
+    state = json.loads((folder / "state.json").read_text())
+    (folder / "state.json").write_text(json.dumps({**state, "_split": "test"}))
+    assert "has no split 'train'; there are: test" in message(folder, split="train")
     (folder / "state.json").write_text("{")
     assert message(folder) == "saved/state.json is damaged; save the dataset again"
-    (tmp_path / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
-    found = message(tmp_path)
-    assert found == f"{tmp_path.name} is a DatasetDict; name the folder of one of its splits: {tmp_path.name}/train, {tmp_path.name}/test"  # fmt: skip

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from juicer_run import execute
 
+from rejuice.operators import DataError
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.recipe.recipe import load
 
@@ -55,3 +56,25 @@ def test_the_rows_are_the_same(data_juicer, tmp_path, configs, options):
     assert 0 < expected.num_rows < report.rows_in
     assert {text[0] for text in expected["response"].to_pylist()} == {"a", "b"}
     assert found.select(expected.column_names).to_pylist() == expected.to_pylist()
+
+
+def test_a_split_is_the_one_that_is_named(data_juicer, tmp_path):
+    folder = tmp_path / "sets"
+    folder.mkdir()
+    for split in ("train", "test"):
+        row = {"response": f"of {split}, a longer text", "n": 1}
+        (folder / f"{split}-00000-of-00001.jsonl").write_text(json.dumps(row))
+    document = {
+        "dataset_path": str(folder),
+        "split": "test",
+        "export_path": str(tmp_path / "out" / "curated.parquet"),
+        "ds_cache_dir": str(tmp_path / "cache"),
+        "open_monitor": False,
+        "process": PROCESS,
+    }
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    assert execute(path)["response"].to_pylist() == ["of test, a longer text"]
+    path.write_text(yaml.safe_dump({**document, "split": None}, sort_keys=False))
+    with pytest.raises(DataError, match="sets has the splits test, train; say `split: train`"):
+        execute(path)

@@ -63,6 +63,13 @@ def test_a_dataset_of_the_hub(tmp_path):
     assert found.parts == (DatasetPart(HubDataset("some/set", "main", split="train")),)
 
 
+def test_a_split_is_of_all_that_say_no_other(tmp_path):
+    configs = [{**LOCAL, "split": "test"}, {"type": "local", "path": "b"}]
+    found = spec(tmp_path, dataset={"configs": configs}, split="train")
+    assert [part.split for part in found.parts] == ["test", None]
+    assert found.split == "train"
+
+
 def test_what_is_wrong_is_one_line(tmp_path):
     cases = [
         ({"dataset_path": []}, "1, dataset_path: it is an empty list; give a path"),
@@ -78,7 +85,7 @@ def test_what_is_wrong_is_one_line(tmp_path):
         ({"dataset": {"configs": [{"path": "a.jsonl"}]}}, "3: 'dataset.configs.0.type' is missing; add"),
         ({"dataset": {"configs": [{**LOCAL, "weight": -1}]}}, "3: 'dataset.configs.0.weight' is -1; input should be greater than or equal to 0"),
         ({"dataset": {"configs": [{**LOCAL, "wieght": 1}]}}, "3: unknown key 'dataset.configs.0.wieght'; did you mean 'weight'?"),
-        ({"dataset": {"configs": [{**LOCAL, "split": "x"}]}}, "3, dataset.configs.0: split is of a remote dataset, and this is local"),
+        ({"dataset": {"configs": [{**LOCAL, "limit": 3}]}}, "3, dataset.configs.0: limit is of a remote dataset, and this is local"),
         ({"dataset": {"configs": [{**REMOTE, "source": "s3"}]}}, "3, dataset.configs.0: the source of a remote dataset is 's3'; give huggingface, or a path such as s3://… as dataset_path"),
         ({"dataset": {"configs": [LOCAL, REMOTE]}}, "1, dataset: a remote dataset is not alone; give that one, or several by dataset_path"),
         ({"dataset": {"configs": [REMOTE, REMOTE]}}, "1, dataset: a remote dataset is not alone; give that one, or several by dataset_path"),
