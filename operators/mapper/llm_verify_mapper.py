@@ -35,7 +35,7 @@ _TEMPLATE = (
     "Does the answer agree with the reference?"
 )
 _DECIDED = {1.0: RIGHT, 0.0: "wrong_answer"}
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_ARTICLES = re.compile(r"\b(a|an|the)\b(?![-−+#])")  # A+ is a mark, A- a blood type
 # Signs behind a name, such as `c++`, `c#`, `na+`, `cl-`, and punctuation, but where it is part of a
 # number: -5 is not 5, 1.5 is not 15, and 5% is not 5.
 _SIGNS = r"(?<=[^\W_])(?:[+#]+|[-−])(?=[^\w\s%]*(?:\s|\Z))"

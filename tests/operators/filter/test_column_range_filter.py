@@ -54,9 +54,6 @@ def test_a_column_of_nulls_is_all_missing():
     assert reasons(operator, [None], pa.null()) == ["missing_value"]
 
 
-@pytest.mark.parametrize(
-    ("values", "kind"), [(["a"], "string"), ([b"1"], "binary"), ([[1.0]], "list<item: double>")]
-)
 def test_numbers_as_text_are_numbers_and_n_a_is_none():
     values = ["0.84375", " 1e-3 ", "n/a", "N/A", "None", "null", "", "-", "nan", None]
     expected = [None, "below_min", *["missing_value"] * 8]
