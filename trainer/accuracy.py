@@ -30,7 +30,9 @@ from .split import ACCURACY
 
 def majority(answers: Iterable[str | None], rights: Iterable[bool]) -> float:
     """Whether the most frequent answer is right; the share of them that are where several tie.
-    Responses without an answer do not vote; where none votes, the majority is wrong."""
+
+    Responses without an answer do not vote; where none votes, the majority is wrong.
+    """
     pairs = [(answer, right) for answer, right in zip(answers, rights, strict=True) if answer]
     votes = Counter(answer for answer, _ in pairs)
     right = {answer for answer, is_right in pairs if is_right}
@@ -52,8 +54,10 @@ def of_graded_tasks(table: pa.Table) -> pa.Table:
 
 
 def set_figures(graded: pa.Table, n: int) -> dict[str, float]:
-    """The figures of `with_accuracy`, rows of a prompt adjacent, by names such as `mean@8`. A
-    prompt of which fewer than k could be graded has no part in pass@k."""
+    """The figures of `with_accuracy`, rows of a prompt adjacent, by names such as `mean@8`.
+
+    A prompt of which fewer than k could be graded has no part in pass@k.
+    """
     accuracy_N, groups = numbers(graded, ACCURACY), Groups.of(graded)
     found = AccuracyInterval.of(groups.mean(accuracy_N), len(accuracy_N))
     right_N = _right(graded, accuracy_N)

@@ -62,8 +62,10 @@ class Evaluation(NamedTuple):
 
 
 class Evaluator:
-    """Evaluates policies by the steps of a training recipe. `sets` take the place of those of its
-    `train:` section."""
+    """Evaluates policies by the steps of a training recipe.
+
+    `sets` take the place of those of its `train:` section.
+    """
 
     def __init__(self, recipe: Recipe, sets: Mapping[str, ValidationSet] | None = None) -> None:
         config = recipe.head.train or Train()
@@ -86,8 +88,10 @@ class Evaluator:
     def evaluate(
         self, folder: Path, policy: str | None = None, *, progress: bool = False
     ) -> Evaluation:
-        """Sample and grade; what was sampled before in this folder is not sampled again. `policy`
-        is a name or a folder; None: that of the recipe."""
+        """Sample and grade; what was sampled before in this folder is not sampled again.
+
+        `policy` is a name or a folder; None: that of the recipe.
+        """
         if self.engine == "recorded":
             found = "the recipe's engine is recorded, and samples from no policy"
             raise RecipeError(found, "set another engine", where=str(self._recipe.path))
@@ -115,8 +119,10 @@ class Evaluator:
     def grade(
         self, folder: Path, responses: Mapping[str, Path], *, progress: bool = False
     ) -> Evaluation:
-        """Grade stored responses, such as `validations/NAME/000040.parquet` of a training run. n is
-        the most responses to a prompt there."""
+        """Grade stored responses, such as `validations/NAME/000040.parquet` of a training run.
+
+        n is the most responses to a prompt there.
+        """
         names, evaluation = [each.name for each in self.sets], Evaluation("", {}, {})
         for name, path in responses.items():
             if name not in names:
@@ -186,8 +192,10 @@ class Evaluator:
 
 
 def evaluated(table: pa.Table, n: int) -> dict[str, float]:
-    """Those of `set_figures`, how many prompts, how many ungraded. Rows of tasks that no step
-    grades do not count, as in training."""
+    """Those of `set_figures`, how many prompts, how many ungraded.
+
+    Rows of tasks that no step grades do not count, as in training.
+    """
     table = of_graded_tasks(table)
     graded = with_accuracy(table)
     if not graded.num_rows:

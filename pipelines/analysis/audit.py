@@ -136,8 +136,11 @@ def strata(graded: GradedRows, recheck_N: Sequence[str | None]) -> Array:
 
 
 def allocate(sizes_H: Sequence[int], sample: int) -> list[int]:
-    """How many rows of each stratum to draw. All rows where two verifiers disagree, up to half of
-    the sample; of other strata in proportion to their size; at least `LEAST` of each."""
+    """How many rows of each stratum to draw.
+
+    All rows where two verifiers disagree, up to half of the sample; of other strata in proportion
+    to their size; at least `LEAST` of each.
+    """
     sizes = np.array(sizes_H)
     least = np.minimum(sizes, LEAST)
     if min(sample, sizes.sum()) < least.sum():

@@ -128,8 +128,10 @@ def json_lines(found: Comparison, kind: str, name: str = "") -> Iterator[str]:
 
 
 def recipe_differences(a: Recipe, b: Recipe) -> list[str]:
-    """Fields that differ, as `field old -> new`, defaults included. Where the recipes write to, and
-    what their project is called, is no difference."""
+    """Fields that differ, as `field old -> new`, defaults included.
+
+    Where the recipes write to, and what their project is called, is no difference.
+    """
     return [*_differences("", _head(a), _head(b)), *changed_fields(a.steps, b.steps)]
 
 

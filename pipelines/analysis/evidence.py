@@ -178,8 +178,10 @@ def evidence(step: Step, table: pa.Table, reasons: Any = None) -> Mapping[str, p
 
 
 def evidence_of_rows(parts: Sequence[AppliedStep], rows: Sequence[Array]) -> Mapping[str, pa.Array]:
-    """The evidence of some rows that a step had, those of each part after another. The rows are
-    those that the step is about, ascending, with whatever they are compared with."""
+    """The evidence of some rows that a step had, those of each part after another.
+
+    The rows are those that the step is about, ascending, with whatever they are compared with.
+    """
     step = parts[0].step
     # A question of an evaluation set may be in a row of any kind.
     ids = [] if isinstance(step.operator, NgramDecontaminationFilter) else ["response_id"]

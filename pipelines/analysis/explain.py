@@ -241,7 +241,9 @@ _SHORT = re.compile(r"\S+(?: =|:) \S{1,40}")
 
 def row_lines(path: RowPath, *, everything: bool = False, dataset: bool = True) -> list[str]:
     """Where a row comes from, what each step wrote, on what that rests, and where the row ends.
-    Without `dataset`, what its row there has was shown for another response."""
+
+    Without `dataset`, what its row there has was shown for another response.
+    """
     ids = ((name, path.value(name)) for name in IDS)
     lines = [f"{name} {visible(found, one_line=True)}" for name, found in ids if found is not None]
     widest, pack = (None, list) if everything else (_WIDEST, _packed)

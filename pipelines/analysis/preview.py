@@ -117,8 +117,10 @@ def trained(stored: Stored, recipe: Recipe) -> tuple[StoredSet, ...]:
 
 
 def run_on_some(path: Path, overrides: Mapping[str, str], prompts: int, progress: Progress) -> Path:
-    """Run a recipe on a seeded sample of its dataset; what it samples is reused by a whole run. The
-    export is in a folder `preview` beside the recipe's own, of which nothing is touched."""
+    """Run a recipe on a seeded sample of its dataset; what it samples is reused by a whole run.
+
+    The export is in a folder `preview` beside the recipe's own, of which nothing is touched.
+    """
     recipe = load(path, overrides)
     sampling = (RolloutMapper, RecordedRolloutMapper)
     if not any(isinstance(step.operator, sampling) for step in recipe.steps):

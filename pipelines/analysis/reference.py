@@ -205,8 +205,10 @@ def _foreign_entry(name: str, theirs: ForeignKind) -> str:
 
 
 def table(model: type[BaseModel], *, nested_last: bool = False) -> list[str]:
-    """The fields of a model as a table in Markdown, those of its fields included. Those that every
-    operator has are left out."""
+    """The fields of a model as a table in Markdown, those of its fields included.
+
+    Those that every operator has are left out.
+    """
     rows = _schema_rows(model)
     if issubclass(model, Operator):
         rows = [(field, line) for field, line in rows if not _is_common(field)]

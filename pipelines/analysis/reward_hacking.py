@@ -227,8 +227,10 @@ def _of_rows(
     needed: Mapping[str, Array],
     adds: tuple[Array, Array] | None = None,
 ) -> SignResult:
-    """A correlation of two numbers of rows within strata. `adds` are parts of advantages, and what
-    they go with; None where none of them are known."""
+    """A correlation of two numbers of rows within strata.
+
+    `adds` are parts of advantages, and what they go with; None where none of them are known.
+    """
     empty = [what for what, values_N in needed.items() if not np.isfinite(values_N).any()]
     if empty:
         return SignResult(name, rows.set, None, float("nan"), reason=f"no {empty[0]}")
@@ -341,8 +343,10 @@ def _outruns(rows: SignRows, groups: _GroupMeans, component: str) -> SignResult:
 
 
 def _carries(rows: SignRows, component: str) -> SignResult:
-    """Whether a component has more of the advantage's variance than all others together. Under the
-    null, what it has more of in a group is as often less: signs of groups are random."""
+    """Whether a component has more of the advantage's variance than all others together.
+
+    Under the null, what it has more of in a group is as often less: signs of groups are random.
+    """
     own_N, full_N = rows.parts[component], rows.advantages_N
     known_N = np.isfinite(own_N) & np.isfinite(full_N)
     own_N, full_N = np.where(known_N, own_N, 0.0), np.where(known_N, full_N, 0.0)
@@ -510,8 +514,10 @@ _VALIDATION_OF_VERL = re.compile(r"val-core/.*/(?:acc|reward)/mean@\d+")
 
 
 def audit_signs(stored: Stored, seed: int) -> tuple[SignResult, ...]:
-    """The signs of a stored run; alarms are corrected over all of them. The answers of all steps of
-    a training run are taken as one set, and so are its judgements."""
+    """The signs of a stored run; alarms are corrected over all of them.
+
+    The answers of all steps of a training run are taken as one set, and so are its judgements.
+    """
     found: list[SignResult] = []
     validation = _validation(stored.points)
     for kind in ("answers", "judgements"):

@@ -92,7 +92,9 @@ class RowTable(NamedTuple):
     @property
     def unit(self) -> str:
         """The unit of lengths: `tokens`, or `characters` where some response has no token ids.
-        Responses of a chat server have none."""
+
+        Responses of a chat server have none.
+        """
         tokens_N, characters_N = (
             np.asarray(self.table[name].is_valid()) for name in ("tokens", "characters")
         )
@@ -277,8 +279,11 @@ def _groups(table: pa.Table) -> Groups:
 
 
 def _components(part: WrittenValues) -> Iterator[str]:
-    """Weights first, then what has both columns of a component. Of a judgement, the base has
-    components of the answer that it is about: without a weight, only what steps wrote counts."""
+    """Weights first, then what has both columns of a component.
+
+    Of a judgement, the base has components of the answer that it is about: without a weight, only
+    what steps wrote counts.
+    """
     yield from part.weights
     names = part.written if part.inputs else part.columns
     for name in names:

@@ -120,8 +120,11 @@ class Agreement(NamedTuple):
 
 
 def rechecked(graded: GradedRows) -> Iterator[list[str | None]]:
-    """Yield what math-verify makes of the rows, a thousand after the other. None is where there is
-    no answer or no reference, or the answer exceeds the limits of what is read as mathematics."""
+    """Yield what math-verify makes of the rows, a thousand after the other.
+
+    None is where there is no answer or no reference, or the answer exceeds the limits of what is
+    read as mathematics.
+    """
     from ...operators import VerdictRecheckMapper  # The verifier is loaded where it is used.
 
     own, operator = graded.by_math_verify_mapper, VerdictRecheckMapper()

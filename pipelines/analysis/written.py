@@ -43,8 +43,10 @@ class Lines:
         return list(self._pieces)
 
     def follow(self, change: Change) -> None:
-        """Go on with the rows that a change leaves, and with those that it adds. The first child of
-        a row stays on its line; each other one begins as a copy of it."""
+        """Go on with the rows that a change leaves, and with those that it adds.
+
+        The first child of a row stays on its line; each other one begins as a copy of it.
+        """
         rows_N = surviving_rows(change, len(self.current_N))
         if rows_N is None:
             return
@@ -89,8 +91,10 @@ class Lines:
 
 
 class WrittenValues(Lines):
-    """Rows of a base, then rows that steps added, with all that was written to them. What it keeps
-    beside columns is written under names that no column has."""
+    """Rows of a base, then rows that steps added, with all that was written to them.
+
+    What it keeps beside columns is written under names that no column has.
+    """
 
     FATE, REASON, VERDICT, CONTRIBUTION = "\0fate", "\0reason", "\0verdict", "\0contribution_"
     _ORIGIN = "\0row of the base"

@@ -187,8 +187,10 @@ _MANIFEST = TypeAdapter(Manifest)
 
 
 def run_key(plan: Plan) -> str:
-    """A hash of all that decides the rows and the decisions of a run. Not of what only describes
-    it, such as the number of workers: see `describe`."""
+    """A hash of all that decides the rows and the decisions of a run.
+
+    Not of what only describes it, such as the number of workers: see `describe`.
+    """
     head = plan.recipe.head
     made_of = [
         _FORMAT,

@@ -24,8 +24,10 @@ Index = NDArray[np.int64]
 
 
 class _Layer(NamedTuple):
-    """Columns written together, and which of their rows are still here (None: all). Row -1 is one
-    that was not there when the columns were written: a null."""
+    """Columns written together, and which of their rows are still here (None: all).
+
+    Row -1 is one that was not there when the columns were written: a null.
+    """
 
     types: Mapping[str, pa.DataType]
     read: Callable[[str], pa.ChunkedArray]  # the column of a name

@@ -258,7 +258,9 @@ def kept_folder(cache: AnyPath, operator: ResumableOperator) -> AnyPath:
 
 def operator_key(operator: Operator) -> str:
     """The key of an operator by itself, whatever led to its rows: a hash of its config and code.
-    Equal keys and equal input give equal results."""
+
+    Equal keys and equal input give equal results.
+    """
     return _hash("", operator)
 
 

@@ -41,7 +41,9 @@ from .frame import Frame
 
 class ColumnFigures(TypedDict, total=False):
     """How often each value of a column occurs, or how many numbers there are, and their spread.
-    Where there is no number, only `n` and `null` are there."""
+
+    Where there is no number, only `n` and `null` are there.
+    """
 
     counts: dict[str, int]
     n: int
@@ -279,8 +281,10 @@ def masked_by(name: str) -> str | None:
 
 
 def summarise(columns: Mapping[str, pa.Array]) -> Summary:
-    """Sums of the numeric columns and counts of the slug columns among `columns`. A reward may also
-    be true or false: 1 or 0. For `WEIGHT_masked` see `masked_by`."""
+    """Sums of the numeric columns and counts of the slug columns among `columns`.
+
+    A reward may also be true or false: 1 or 0. For `WEIGHT_masked` see `masked_by`.
+    """
     figures: Summary = {}
     for name, column in columns.items():
         is_flag = name.startswith("reward_") and pa.types.is_boolean(column.type)
@@ -357,8 +361,10 @@ _MOST_REASONS = 3
 
 
 def check_not_empty(recipe: Recipe, report: Report) -> None:
-    """Raise where a step of a finished run has dropped the last row, or failed on every row. Of
-    several findings the first is reported, because later ones follow from it."""
+    """Raise where a step of a finished run has dropped the last row, or failed on every row.
+
+    Of several findings the first is reported, because later ones follow from it.
+    """
     for step, line in zip(recipe.steps, report.steps, strict=True):
         found = empty_result(step.operator, line)
         if found is not None:
@@ -373,8 +379,11 @@ def check_not_empty(recipe: Recipe, report: Report) -> None:
 
 
 def empty_result(operator: Operator, line: StepReport) -> str | None:
-    """What a step came to, if that is nothing. A reward component without a single value is a
-    failure, unless the operator says of every reason that it is none (`not_failures`)."""
+    """What a step came to, if that is nothing.
+
+    A reward component without a single value is a failure, unless the operator says of every reason
+    that it is none (`not_failures`).
+    """
     for name, figures in line.columns.items():
         value, is_reason = name.removesuffix(MISSING), name.endswith(MISSING)
         # A column of that name need not hold reasons: an operator of the user's may count in it.

@@ -73,7 +73,9 @@ def run_resumable(
 @contextmanager
 def _sole_run(folder: object) -> Iterator[None]:
     """Wait while another run computes the same step on the same rows: it would pay for them, too.
-    In an object store there is no lock."""
+
+    In an object store there is no lock.
+    """
     if not isinstance(folder, Path):
         yield
         return

@@ -85,8 +85,10 @@ def _own(step: Step, frame: Frame, failed: Array) -> Array:
 
 
 def computed_again(plan: Plan, step: Step, frame: Frame, chunk: int) -> StepResult | None:
-    """What a step did to a chunk before it was retried, with what failed computed again. None where
-    it has done nothing."""
+    """What a step did to a chunk before it was retried, with what failed computed again.
+
+    None where it has done nothing.
+    """
     operator, before = step.operator, _first_commit(plan.folders_before_retry(step), chunk)
     if before is None:
         return None

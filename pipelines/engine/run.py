@@ -315,7 +315,9 @@ class Run:
 
     def forget_after(self, step: Step) -> None:
         """Remove what later steps made of rows that were lost to damage, and may get other results.
-        There is nothing of them as a rule."""
+
+        There is nothing of them as a rule.
+        """
         if step.name not in self.forgotten:
             self.forgotten.add(step.name)
             for later in self.plan.steps[step.number :]:
@@ -332,8 +334,10 @@ class Run:
                 raise _LocatedError(error.found, error.right, where=where) from error
 
     def remove_damaged(self, error: DamagedError) -> None:
-        """Remove a damaged file, so that it counts as missing. The error is raised if it was
-        removed before, and written again."""
+        """Remove a damaged file, so that it counts as missing.
+
+        The error is raised if it was removed before, and written again.
+        """
         path = error.path
         if path is None or path in self.removed:
             raise error

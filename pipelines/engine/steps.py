@@ -74,8 +74,10 @@ def run_step(
     clock: Callable[[], float] = time.perf_counter,
     first_row: int = 0,
 ) -> StepResult:
-    """Compute what a step does to a whole frame, whatever its scope. Errors name the recipe, if it
-    is given, and rows from `first_row` on."""
+    """Compute what a step does to a whole frame, whatever its scope.
+
+    Errors name the recipe, if it is given, and rows from `first_row` on.
+    """
     start, operator = clock(), step.operator
     with prefix_errors_with_step(step, recipe):
         own = matching(operator, frame) if operator.where else frame

@@ -105,8 +105,10 @@ def unmatched_warnings(recipe: Recipe) -> Iterator[str]:
 
 
 def _of_sources(recipe: Recipe, rows: pa.Table) -> Iterator[str]:
-    """How figures by source are had, where only the name of the column stands against them. A
-    recipe that has `columns`, or reads the column by its own name, knows what it does."""
+    """How figures by source are had, where only the name of the column stands against them.
+
+    A recipe that has `columns`, or reads the column by its own name, knows what it does.
+    """
     read = {name for step in recipe.steps for name in step.operator.needs_of(rows.column_names)}
     read |= {name for step in recipe.steps for name in step.operator.writes()}
     if recipe.head.columns is not None or "data_source" in {*rows.column_names, *read}:

@@ -135,8 +135,10 @@ class _Fork(NamedTuple):
 
 
 class Forker:
-    """Forks a process for each request, until `control` is closed and none is left. `environment`
-    is as it was before the libraries were loaded, some of which set variables."""
+    """Forks a process for each request, until `control` is closed and none is left.
+
+    `environment` is as it was before the libraries were loaded, some of which set variables.
+    """
 
     def __init__(
         self, control: socket.socket, listener: socket.socket, environment: Mapping[str, str]

@@ -17,8 +17,11 @@ from ..run import samples_ahead
 
 
 def sampling_cores() -> int:
-    """Where it samples ahead, a run samples on half of the cores. The other half never waits for
-    the sampler, and training has them all whenever it computes (benchmarks/bench_modes.py)."""
+    """Where it samples ahead, a run samples on half of the cores.
+
+    The other half never waits for the sampler, and training has them all whenever it computes
+    (benchmarks/bench_modes.py).
+    """
     cores = usable_cores()
     return max(1, cores // 2) if samples_ahead() else cores
 

@@ -130,8 +130,10 @@ class Sampler:
         *,
         by_agents: bool = False,
     ) -> None:
-        """Sample, and put groups into TransferQueue as they finish. By agents, the recipe's flow
-        works on the prompts."""
+        """Sample, and put groups into TransferQueue as they finish.
+
+        By agents, the recipe's flow works on the prompts.
+        """
         self.load_weights()
         left = self._put_stored(requests, partition)
         if not left:
@@ -204,8 +206,10 @@ class Replica(RolloutReplica):  # type: ignore[misc]
 
 
 class Adapter(BaseRollout):  # type: ignore[misc]
-    """Runs in the training worker, and writes its weights to a file that the sampler reads. Passed
-    to the sampler by Ray they would be in memory twice more."""
+    """Runs in the training worker, and writes its weights to a file that the sampler reads.
+
+    Passed to the sampler by Ray they would be in memory twice more.
+    """
 
     async def resume(self, tags: list[str]) -> None:
         """Do nothing: nothing was released."""

@@ -116,8 +116,11 @@ _current: Layout | None = None
 
 
 def use_layout(layout: Layout | None) -> None:
-    """Set the layout of the next forward pass; None: sequences without shared prompts. It stays
-    until the next call: gradient checkpointing computes the layers again in the backward pass."""
+    """Set the layout of the next forward pass; None: sequences without shared prompts.
+
+    It stays until the next call: gradient checkpointing computes the layers again in the backward
+    pass.
+    """
     global _current  # The model cannot pass it on to its attention.
     _current = layout
 
@@ -134,8 +137,10 @@ def shared_attention(
     dropout: float = 0.0,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Causal attention within each prompt, and of each response to its prompt and itself. float[1,
-    T, H, D], and None for the weights."""
+    """Causal attention within each prompt, and of each response to its prompt and itself.
+
+    float[1, T, H, D], and None for the weights.
+    """
     if attention_mask is not None or len(position_ids) != 1:
         raise ValueError(f"{NAME} takes rows without padding: set use_remove_padding=True")
     layout = _current or _sequences(position_ids[0])

@@ -129,8 +129,10 @@ def _object(text: Any) -> dict[str, Any] | None:
 
 
 def tools_of(dataset: Path) -> str | None:
-    """The tools of the run that wrote an export, as JSON in the format of OpenAI's API. None: there
-    is no recipe, they are in files of the recipe's own, or a server has to be asked."""
+    """The tools of the run that wrote an export, as JSON in the format of OpenAI's API.
+
+    None: there is no recipe, they are in files of the recipe's own, or a server has to be asked.
+    """
     path = run_folder(dataset) / "recipe.yaml"
     if not isinstance(path, Path) or not path.exists():
         return None

@@ -141,8 +141,10 @@ def _keep_columns(folder: Path, split: str, where: str) -> None:
 
 
 def _with_own_columns(made: pa.Table, prompts: pa.Table) -> pa.Table:
-    """Prompts with all their columns, and with those of verl that they lack. The user's own columns
-    are kept, and so are the fields of the user's own structs."""
+    """Prompts with all their columns, and with those of verl that they lack.
+
+    The user's own columns are kept, and so are the fields of the user's own structs.
+    """
     for name in made.column_names:
         own = prompts[name] if name in prompts.column_names else None
         if own is None or pa.types.is_null(own.type):
@@ -252,8 +254,10 @@ def _copied(paths: Sequence[Path], folder: Path) -> list[str]:
 
 
 def _with_copied_functions(steps: Sequence[Step], folder: Path) -> tuple[Step, ...]:
-    """Steps whose reward functions are in copies of their files, named relative to `folder`. With a
-    file goes what it imports from its own folder."""
+    """Steps whose reward functions are in copies of their files, named relative to `folder`.
+
+    With a file goes what it imports from its own folder.
+    """
     made, numbers = list[Step](), dict[Path, int]()
     for step in steps:
         operator = step.operator
@@ -290,8 +294,10 @@ def export_rows(
     *,
     overwrite: bool = False,
 ) -> VerlExport:
-    """Write the prompts of rows, and the reward function of their recipe where it has one. A hash
-    of `prompt_id` decides which `val_rows` are held out for validation."""
+    """Write the prompts of rows, and the reward function of their recipe where it has one.
+
+    A hash of `prompt_id` decides which `val_rows` are held out for validation.
+    """
     found = prompts_of_dataset(dataset)
     recipe, unread = _recipe_of(dataset)
     scored, no_reward = _scored(recipe, found.table.column_names, leave_out)

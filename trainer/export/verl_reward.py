@@ -53,8 +53,10 @@ class Scoring(NamedTuple):
 
 
 def scoring(steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[str]) -> Scoring:
-    """The steps that give one response its reward. `grpo_advantage_mapper` is never among them:
-    verl computes advantages itself."""
+    """The steps that give one response its reward.
+
+    `grpo_advantage_mapper` is never among them: verl computes advantages itself.
+    """
     names = [step.name for step in steps]
     for name in leave_out:
         if name not in names:

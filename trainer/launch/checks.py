@@ -38,8 +38,10 @@ def check_training(
     may_lack: bool = False,
     resume: bool = False,
 ) -> list[str]:
-    """Check that a run can be made: its datasets, and its keys of verl. The lines are about what
-    was left out, but `dataset_path`, and what the first steps would meet."""
+    """Check that a run can be made: its datasets, and its keys of verl.
+
+    The lines are about what was left out, but `dataset_path`, and what the first steps would meet.
+    """
     may_lack_data = may_lack or resume
     head = run.recipe.head
     there = head.dataset_spec.exists() or head.generated_part() is not None
@@ -197,8 +199,11 @@ def _overlap(key: str, other: str) -> bool:
 
 
 def check_servers(run: TrainingRun) -> None:
-    """Check that the servers of a recipe's steps are up, such as that of an LLM judge. verl takes
-    the place of the steps that sample, but not that of the tools and frozen models of agents."""
+    """Check that the servers of a recipe's steps are up, such as that of an LLM judge.
+
+    verl takes the place of the steps that sample, but not that of the tools and frozen models of
+    agents.
+    """
     _check_transport(run)
     parts = run.split
     if parts.agents is not None:

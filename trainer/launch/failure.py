@@ -46,8 +46,10 @@ def last_error(log: str) -> str | None:
 
 
 def cause(log: str, status: int, folder: Path, least_free: int | None = None) -> str:
-    """One line on why verl ended. `least_free` are the bytes that were free at least on its disk
-    while verl ran, if it is known."""
+    """One line on why verl ended.
+
+    `least_free` are the bytes that were free at least on its disk while verl ran, if it is known.
+    """
     recorded = recorded_error(folder)
     if recorded is not None and recorded.expected:
         return recorded.message

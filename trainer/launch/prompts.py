@@ -333,8 +333,10 @@ def _unfit(table: pa.Table, longest: tuple[int, int], *, of_agents: bool) -> dic
 
 
 def _turns(table: pa.Table, *, of_agents: bool) -> tuple[Array, pa.Array, pa.Array, pa.Array]:
-    """The row of each turn of the policy, and the tokens of its prompt, its own, and logprobs. A
-    response is one turn."""
+    """The row of each turn of the policy, and the tokens of its prompt, its own, and logprobs.
+
+    A response is one turn.
+    """
     if not of_agents:
         names = ("prompt_token_ids", "response_token_ids", "response_logprobs")
         prompts, ids, logprobs = (flat(table[name]) for name in names)

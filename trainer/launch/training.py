@@ -127,8 +127,10 @@ def restore_on_error(path: Path) -> Iterator[None]:
 
 
 def finished_at(run: TrainingRun) -> int | None:
-    """The last step of a run that is in the folder already, and finished; None if none is. It has
-    the same settings, but perhaps more steps, and its dataset has not changed since."""
+    """The last step of a run that is in the folder already, and finished; None if none is.
+
+    It has the same settings, but perhaps more steps, and its dataset has not changed since.
+    """
     if not is_prepared(run.folder):
         return None
     trained, wanted = metrics.last_trained(run.folder), run.config.steps

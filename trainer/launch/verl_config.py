@@ -519,8 +519,10 @@ def ray_address(run: TrainingRun) -> str:
 
 
 def default_ray_address(run: TrainingRun) -> str:
-    """Profile cpu and one node have a Ray of their own, whatever runs beside it. With profile gpu
-    the environment variable RAY_ADDRESS names a cluster."""
+    """Profile cpu and one node have a Ray of their own, whatever runs beside it.
+
+    With profile gpu the environment variable RAY_ADDRESS names a cluster.
+    """
     if run.config.profile == "cpu":
         return LOCAL
     named = (os.environ.get("RAY_ADDRESS") or LOCAL) != LOCAL

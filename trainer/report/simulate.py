@@ -56,8 +56,10 @@ class StoredStep(NamedTuple):
 
 
 def stored_steps(run: Path, config: Train) -> list[StoredStep]:
-    """The last steps of a run whose rollouts were kept, and not its first ones. Steps whose
-    trajectories do not say what their tools took are left out."""
+    """The last steps of a run whose rollouts were kept, and not its first ones.
+
+    Steps whose trajectories do not say what their tools took are left out.
+    """
     right = "give a run of mode sync, without replay: it waits for sampling alone"
     if config.samples_ahead or config.replay is not None:
         what = "replays" if config.replay is not None else "samples ahead"

@@ -74,8 +74,10 @@ class FlowAgentLoop(AgentLoopBase):  # type: ignore[misc]
 
 
 class _ServerTurns:
-    """The policy of one trajectory, on verl's servers: a `TurnSampler`. By `request_id`, its turns
-    go to one server, which knows their beginnings."""
+    """The policy of one trajectory, on verl's servers: a `TurnSampler`.
+
+    By `request_id`, its turns go to one server, which knows their beginnings.
+    """
 
     def __init__(
         self,

@@ -128,8 +128,10 @@ class NextGroups:
             self._error.append(error)
 
     def _add(self, polled: Polled) -> bool:
-        """Add groups that are finished, and whole; whether there were any. Others, such as those
-        that have failed, are left to the step itself."""
+        """Add groups that are finished, and whole; whether there were any.
+
+        Others, such as those that have failed, are left to the step itself.
+        """
         left = polled.status.keys() - self._groups.uids
         turn = self._ahead.turn(left, set(), self._wanted - self._groups.ended)
         of_rows = TrajectoryKey.of_trajectories(polled.rows)
@@ -152,8 +154,10 @@ def rows_of_prompts(keys: Collection[str] | None = None) -> list[int]:
 
 
 def age_figures(rollouts: pa.Table, curated: Curated) -> dict[str, float]:
-    """The ages of what a step has sampled and trains on, and what was too old, by source. There are
-    none where all responses are by the current policy."""
+    """The ages of what a step has sampled and trains on, and what was too old, by source.
+
+    There are none where all responses are by the current policy.
+    """
     if POLICY_AGE not in rollouts.column_names or not rollouts.num_rows:
         return {}
     age_N = numbers(rollouts, POLICY_AGE)

@@ -41,7 +41,9 @@ class TokenCredit(NamedTuple):
     @classmethod
     def of(cls, table: pa.Table, lengths: Sequence[Sequence[int]]) -> TokenCredit:
         """The credit of the tokens of each turn of N rows that train: each has an advantage.
-        `lengths` are the tokens of each turn of the policy, of each row; a response is one turn."""
+
+        `lengths` are the tokens of each turn of the policy, of each row; a response is one turn.
+        """
         tokens_N = np.array([sum(each) for each in lengths], np.int64)
         advantage_R = _of_turns(table, [len(each) for each in lengths])
         loss_weight_N, weight_M = loss_weights(table), _token_weights(table, tokens_N)
@@ -57,8 +59,10 @@ class TokenCredit(NamedTuple):
 
 
 def row_advantages(table: pa.Table) -> NDArray[np.float64]:
-    """The advantage of each row, float64[N]; of `turn_advantage`, the mean over turns. nan where
-    there is none, or where one of a turn is missing."""
+    """The advantage of each row, float64[N]; of `turn_advantage`, the mean over turns.
+
+    nan where there is none, or where one of a turn is missing.
+    """
     found_N = np.full(table.num_rows, np.nan)
     if "advantage" in table.column_names:
         found_N = numbers(table, "advantage")
@@ -168,8 +172,10 @@ def _wrong(table: pa.Table, row: int, found: str, right: str) -> DataError:
 
 
 class CreditEstimator:
-    """verl's estimator of advantages `rejuice`, which hands the credit of rows on. It belongs to a
-    replay buffer: verl calls it in the process that has sampled the step."""
+    """verl's estimator of advantages `rejuice`, which hands the credit of rows on.
+
+    It belongs to a replay buffer: verl calls it in the process that has sampled the step.
+    """
 
     def __init__(self) -> None:
         self._of_row: Mapping[str, NDArray[np.float32]] = {}

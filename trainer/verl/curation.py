@@ -336,7 +336,9 @@ _REWARD, _MISSING = "reward_", "_missing"
 
 def missing_figures(values: pa.Table) -> dict[str, float]:
     """How many rows lack a reward component, as `missing/COMPONENT/REASON`; dropped ones count.
-    Rows that a component is not meant for lack nothing."""
+
+    Rows that a component is not meant for lack nothing.
+    """
     found = dict[str, float]()
     for name in values.column_names:
         if not (name.startswith(_REWARD) and name.endswith(_MISSING)):

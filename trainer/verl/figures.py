@@ -119,8 +119,10 @@ _REWARD, _MISSING = "reward_", "_missing"
 
 
 def signal_figures(parts: Mapping[str, StepPart]) -> dict[str, float]:
-    """The share of the groups sampled that have no signal, for each part that trains. All
-    advantages of such a group are 0, or none of its rows is left to train on."""
+    """The share of the groups sampled that have no signal, for each part that trains.
+
+    All advantages of such a group are 0, or none of its rows is left to train on.
+    """
     found = dict[str, float]()
     for name, part in parts.items():
         if not (part.trains and part.rollouts.num_rows):
@@ -345,8 +347,10 @@ class Clock:
 
 
 class UsedCores:
-    """Counts the cores that the processes of a run use. Of a process that begins and ends between
-    two readings, such as a sandbox, it knows nothing."""
+    """Counts the cores that the processes of a run use.
+
+    Of a process that begins and ends between two readings, such as a sandbox, it knows nothing.
+    """
 
     def __init__(self) -> None:
         self._at, self._spent_of = time.perf_counter(), self._spent()
@@ -407,8 +411,11 @@ class StepFiles:
         pq.write_table(self._kept("", table), folder / f"{step:06d}.parquet")
 
     def _kept(self, name: str, table: pa.Table) -> pa.Table:
-        """With helper columns where an export has them. Rollouts are what the step's recipe begins
-        with, and keep those of their prompts; values are read by what repeats the steps."""
+        """With helper columns where an export has them.
+
+        Rollouts are what the step's recipe begins with, and keep those of their prompts; values
+        are read by what repeats the steps.
+        """
         if name in ("rollouts", "values", "choice"):
             return table
         return filled(table.select(self._run.recipe.head.exported(table.column_names)))

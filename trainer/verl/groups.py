@@ -296,8 +296,10 @@ def trained_rows(
 
 
 def release_validation(groups: PendingGroups, table: pa.Table, score: str) -> list[TrajectoryKey]:
-    """Write scores of validated responses to TransferQueue, and clear all others from it. Of a
-    trajectory the key is that of its last turn."""
+    """Write scores of validated responses to TransferQueue, and clear all others from it.
+
+    Of a trajectory the key is that of its last turn.
+    """
     keys = [turns[-1] for turns in groups.keys(table)]
     if keys:
         write(keys, "val", table[score].to_numpy(), groups.lengths(keys))

@@ -62,8 +62,11 @@ def read_history(run: TrainingRun, step: int) -> pa.Table:
 
 
 def history_of(step: int, part: StepPart, taken: pa.ChunkedArray | None = None) -> pa.Table:
-    """A row for each prompt in the order of the rollouts. `taken` are the ids of all prompts that
-    were sampled: those that have no response are visits, too. None: they are not known."""
+    """A row for each prompt in the order of the rollouts.
+
+    `taken` are the ids of all prompts that were sampled: those that have no response are visits,
+    too. None: they are not known.
+    """
     rollouts, values, trained = part.rollouts, part.values, part.trained
     found = _of_rollouts(step, rollouts, values, trained, part.curated.decisions)
     if taken is None:

@@ -165,8 +165,10 @@ def verification_prompts(
 def verl_batch(
     prompts: pa.Table, rollout: PolicyRolloutMapper, source: str, step: int
 ) -> tuple[list[str], Any]:
-    """Verification prompts as verl's dataset would give them; their keys, and a TensorDict. Each
-    has its own number of responses and its own limit of tokens."""
+    """Verification prompts as verl's dataset would give them; their keys, and a TensorDict.
+
+    Each has its own number of responses and its own limit of tokens.
+    """
     from verl.utils import tensordict_utils  # The queue is read where verl is not loaded.
 
     names = prompts["prompt_id"].to_pylist()

@@ -290,7 +290,9 @@ def with_logprobs(table: pa.Table, logprobs: Sequence[NDArray[np.float32] | None
 
 def put_rows(table: pa.Table, step: int, logprobs: str) -> QueuedGroups:
     """Put the responses of whole or partial groups, rows of a prompt adjacent, into TransferQueue.
-    There they get the log-probabilities of the column `logprobs`."""
+
+    There they get the log-probabilities of the column `logprobs`.
+    """
     groups = QueuedGroups()
     if not table.num_rows:
         return groups

@@ -402,8 +402,10 @@ class GroupSource:
         clock: Clock,
         among: set[str] | None = None,
     ) -> float:
-        """Wait until so many groups have ended; seconds that it took. The recipe starts on those
-        that are finished."""
+        """Wait until so many groups have ended; seconds that it took.
+
+        The recipe starts on those that are finished.
+        """
         start = time.perf_counter()
         ahead = self.ahead if partition == "train" else None
         while groups.ended < wanted:
@@ -580,8 +582,10 @@ class TrainingStep:
         return trainable._replace(table=table), rollouts
 
     def _left(self, curated: Curated, wanted: int) -> tuple[int, int]:
-        """How many groups there are to train on, and how many there should be. Where only
-        judgements train, each verification prompt will be a group."""
+        """How many groups there are to train on, and how many there should be.
+
+        Where only judgements train, each verification prompt will be a group.
+        """
         if self.plan.answers:
             return number_of_groups(curated.table), wanted
         assert self._run.split.judging is not None

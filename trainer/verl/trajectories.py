@@ -120,8 +120,10 @@ def prompt_batch(prompts: Any) -> PromptBatch:
 
 
 def own_settings(extra_info: Mapping[str, Any]) -> OwnSettings:
-    """The sampling parameters that a prompt has of its own, by their names in `Settings`. Prompts
-    of the dataset have none; those of validation sets and verification prompts do."""
+    """The sampling parameters that a prompt has of its own, by their names in `Settings`.
+
+    Prompts of the dataset have none; those of validation sets and verification prompts do.
+    """
     found = {name: extra_info.get(name) for name in ("temperature", "top_p", "max_tokens")}
     return {name: value for name, value in found.items() if value is not None}
 

@@ -30,8 +30,10 @@ SKIPS = "skips"
 
 
 def skipped(groups: Sequence[QueuedGroups]) -> KVBatchMeta:
-    """The rows of a step that has nothing to train on, for verl to clear. Their prompts are cleared
-    at once: a checkpoint of the step must not have them any more."""
+    """The rows of a step that has nothing to train on, for verl to clear.
+
+    Their prompts are cleared at once: a checkpoint of the step must not have them any more.
+    """
     uids = [uid for each in groups for uid in each.uids]
     if uids:
         tq.kv_clear(partition_id="train", keys=uids)
@@ -47,8 +49,10 @@ class StepSkippedError(Exception):
 
 
 class VerlTrainer:
-    """The trainer to which a replay buffer belongs. `refill` is its method that verl gives the
-    buffer as `refill_fn`."""
+    """The trainer to which a replay buffer belongs.
+
+    `refill` is its method that verl gives the buffer as `refill_fn`.
+    """
 
     def __init__(self, refill: Callable[[int], int], is_stopped: Callable[[], bool] = bool) -> None:
         self._refill, self._is_stopped = refill, is_stopped
@@ -201,8 +205,10 @@ class VerlTrainer:
         self._trainer._save_checkpoint()
 
     def end_steps(self, end: Callable[[dict[str, Any]], None]) -> None:
-        """Let a step with nothing to train on pass without an update: verl has no such step. `end`
-        is called after each step, with the figures of it that are logged."""
+        """Let a step with nothing to train on pass without an update: verl has no such step.
+
+        `end` is called after each step, with the figures of it that are logged.
+        """
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_step_with_nothing_to_train_on_passes_verls_loop
         trainer = self._trainer
         step, compute_metrics = trainer.step, trainer._compute_metrics

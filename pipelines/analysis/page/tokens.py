@@ -49,8 +49,10 @@ def response_tokens(
     model: str,
     weights: pa.ChunkedArray | None = None,
 ) -> ShadedTokens:
-    """The tokens of responses, by lists of ids, logprobs and weights (null: all are 1). A row whose
-    tokens do not give its text has none."""
+    """The tokens of responses, by lists of ids, logprobs and weights (null: all are 1).
+
+    A row whose tokens do not give its text has none.
+    """
     columns = (ids, logprobs)
     if not is_text(responses.type) or not all(is_list(each.type) for each in columns):
         return ShadedTokens(None)
