@@ -29,43 +29,27 @@ from .groups import Groups
 from .json_text import as_utf8
 
 # --- What a model wrote after its thoughts, in the forms of all families --------------
-# | family | thought |
-# |---|---|
-# | DeepSeek-R1, Qwen3, QwQ, GLM | `<think>` to `</think>` |
-# | Magistral | `[THINK]` to `[/THINK]` |
-# | Kimi | `◁think▷` to `◁/think▷` |
-# | Seed-OSS | `<seed:think>` to `</seed:think>` |
-# | Command A | `<|START_THINKING|>` to `<|END_THINKING|>` |
-# | Sky-T1 | `<|begin_of_thought|>` to `<|end_of_thought|>` |
-# | Claude's form | `<thinking>` to `</thinking>` |
-# | EXAONE Deep | `<thought>` to `</thought>` |
-# | recipes of GRPO | `<reasoning>` to `</reasoning>` |
-# | Apertus | `<|inner_prefix|>` to `<|inner_suffix|>` |
-# | Gemma | `<unused94>thought` to `<unused95>`, `<|channel>thought` to `<channel|>` |
-# | Granite 3.2 | `Here is my thought process:` to `Here is my response:` |
-# | gpt-oss (harmony) | all but the last channel `final` |
-#
 # A template may open the thought itself, as that of DeepSeek-R1 does: a closing tag alone ends one.
 # A thought that is not closed was cut off: nothing of it is an answer.
 
 TAGS = (
-    ("<think>", "</think>"),
-    ("[THINK]", "[/THINK]"),
-    ("◁think▷", "◁/think▷"),
-    ("<seed:think>", "</seed:think>"),
-    ("<|START_THINKING|>", "<|END_THINKING|>"),
-    ("<|begin_of_thought|>", "<|end_of_thought|>"),
-    ("<thinking>", "</thinking>"),
+    ("<think>", "</think>"),  # DeepSeek-R1, Qwen3, QwQ, GLM
+    ("[THINK]", "[/THINK]"),  # Magistral
+    ("◁think▷", "◁/think▷"),  # Kimi
+    ("<seed:think>", "</seed:think>"),  # Seed-OSS
+    ("<|START_THINKING|>", "<|END_THINKING|>"),  # Command A
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),  # Sky-T1
+    ("<thinking>", "</thinking>"),  # Claude's form
     ("<THINK>", "</THINK>"),
-    ("<thought>", "</thought>"),
-    ("<reasoning>", "</reasoning>"),
-    ("<|inner_prefix|>", "<|inner_suffix|>"),
-    ("<unused94>thought", "<unused95>"),
+    ("<thought>", "</thought>"),  # EXAONE Deep
+    ("<reasoning>", "</reasoning>"),  # recipes of GRPO
+    ("<|inner_prefix|>", "<|inner_suffix|>"),  # Apertus
+    ("<unused94>thought", "<unused95>"),  # Gemma, as the next one
     ("<|channel>thought", "<channel|>"),
-    ("Here is my thought process:", "Here is my response:"),
+    ("Here is my thought process:", "Here is my response:"),  # Granite 3.2
     ("Here's my thought process:", "Here's my response:"),
 )
-"""What opens and closes a thought."""
+"""What opens and closes a thought; of gpt-oss (harmony) all but the last channel `final` is one."""
 _CHANNEL = "<|channel|>"
 _FINAL = re.compile(r"<\|channel\|>final\b[^<]*(?:<\|constrain\|>[^<]*)?(?:<\|message\|>|\Z)")
 _STRIPPED = re.compile(r"\Aanalysis.*assistantfinal", re.DOTALL)
@@ -141,21 +125,23 @@ def continued(prefix: str | None, responses: Sequence[str | None]) -> list[str |
 # --- Chats ----------------------------------------------------------------------------
 
 _NAMES = {
-    "system": "system developer",
+    "system": "system",
+    "developer": "developer",
     "user": "user human prompter",
     "assistant": "assistant gpt model bot chatbot chatgpt bard bing ai function_call tool_call",
     "tool": "tool function function_response observation ipython tool_response tool_result",
 }
 _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
-"""How datasets write roles, in small letters, and what they are."""
+"""How datasets write roles, in small letters, and what they are; others stay as they are."""
 _KEYS = (("role", "content"), ("from", "value"))
 """The two fields of messages: some may have the first pair, and others the second."""
 _TEXT_PARTS = (None, "text", "input_text", "output_text")
-_ASKING = frozenset({"system", "user", "tool"})
+_ASKING = frozenset({"system", "developer", "user", "tool"})
 _CALLS = ("tool_calls", "function_call")
+_GLAIVE = re.compile(r"(?:\A|\n\n)(SYSTEM|USER|ASSISTANT|FUNCTION RESPONSE):")
 _TURNS = [
+    _GLAIVE,  # only where each answer ends with `<|endoftext|>`
     re.compile(r"(?:\A|\n\n)(Human|Assistant):"),  # Anthropic's hh-rlhf
-    re.compile(r"(?:\A|\n\n)(SYSTEM|USER|ASSISTANT|FUNCTION RESPONSE):"),  # Glaive
     re.compile(r"### (Human|Assistant):"),  # Guanaco
     re.compile(r"<\|im_start\|>(\w+)(?:\n|\Z)"),  # ChatML, as Qwen's
     re.compile(r"<\|(system|user|assistant)\|>"),  # Zephyr, Phi
@@ -164,12 +150,21 @@ _TURNS = [
 ]
 """What a turn begins with in dialogues that are one text, a form each, and who says it."""
 _BEGIN = re.compile(r"\s*(?:<\|begin_of_text\|>|<bos>|<s>)?\s*")
-_END = re.compile(r"\s*(?:<\|(?:im_end|eot_id|end|endoftext)\|>|<end_of_turn>|</s>)?\s*\Z")
+_END = re.compile(r"(?:<\|(?:im_end|eot_id|end|endoftext)\|>|<end_of_turn>|</s>)\Z")
 
-# A prompt that no answer begins with by itself, as that to `Hello!` may; and one that begins a
-# program, which would not run without it.
+PROMPT_CUT = "prompt_cut"
+"""The note that counts responses whose prompt was cut from them."""
+DIALOGUES = "dialogues"
+"""The note that counts questions that are dialogues in one text."""
+
+# A prompt that no answer begins with by itself, as that to `Hello!` may; and lines of programs and
+# proofs, which would not run without it. Prose that ends with a colon begins with a capital.
 _LONG = re.compile(r"\s*\S+\s+\S+\s+\S|.{20}", re.DOTALL)
-_CODE = re.compile(r"^(?:def|class|import|from)\s", re.MULTILINE)
+_CODE = re.compile(
+    r"```|^[ \t]*(?:async|class|def|from|import|#include|SELECT)\s"
+    r"|^[ \t]*[^A-Z\s].*:[ \t]*$|(?:[{;]|:=|\bby)[ \t]*$",
+    re.MULTILINE,
+)
 
 
 class Message(NamedTuple):
@@ -187,26 +182,35 @@ class Chats(NamedTuple):
     # of messages and their content parts what else they have, such as `tool_calls` or `image`, with
     # the first row that has it
     unseen: dict[str, int]
+    dialogues: int = 0  # how many were dialogues in one text
 
 
 def chats_of(column: pa.Array) -> Chats | None:
     """The chats of a column, however the dataset writes them; None if it has none.
 
-    Texts are chats if one of them is a JSON list of messages, or a dialogue.
+    Texts are chats if one of them is a JSON list of messages, or a dialogue; among dialogues, each
+    other text is what a user says.
     """
-    kind = column.type
+    kind, dialogues = column.type, 0
     if is_text(kind) or (is_list(kind) and is_text(kind.value_type)):
-        rows = _from_texts(column.to_pylist())
+        rows, dialogues = _from_texts(column.to_pylist())
     else:
         rows = column.to_pylist() if _has_messages(kind) else None
     if rows is None:
         return None
     unseen = dict[str, int]()
-    chats = [
-        [_message(each or {}, row, unseen) for each in messages or ()]
-        for row, messages in enumerate(rows)
-    ]
-    return Chats(chats, unseen)
+    chats = [_chat(messages, row, unseen) for row, messages in enumerate(rows)]
+    return Chats(chats, unseen, dialogues)
+
+
+def _chat(
+    messages: Sequence[Mapping[str, Any] | None] | None, row: int, unseen: dict[str, int]
+) -> list[Message]:
+    """The messages of a chat; its developer is the system if no other message is the system's."""
+    chat = [_message(each or {}, row, unseen) for each in messages or ()]
+    if any(each.role == "system" for each in chat):
+        return chat
+    return [each._replace(role="system") if each.role == "developer" else each for each in chat]
 
 
 def _has_messages(kind: pa.DataType) -> bool:
@@ -243,10 +247,11 @@ def _message(written: Mapping[str, Any], row: int, unseen: dict[str, int]) -> Me
     by, calls = written.get(role), any(written.get(each) for each in _CALLS)
     if not isinstance(by, str):
         return Message(None, _text_of(parts), calls)
-    known = _ROLES.get(re.sub(r"[\s-]+", "_", by.strip().lower()))
-    if known is None:
-        raise DataError(f"the role of a message is {by!r}", f"roles are: {', '.join(_ROLES)}")
-    return Message(known, _text_of(parts), calls)
+    return Message(_role(by), _text_of(parts), calls)
+
+
+def _role(name: str) -> str:
+    return _ROLES.get(re.sub(r"[\s-]+", "_", name.strip().lower()), name)
 
 
 def _text_of(content: Any) -> str | None:
@@ -274,7 +279,7 @@ def last_of(chat: Sequence[Message], role: str) -> str | None:
 
 
 def responses_in(texts: pa.Array) -> pa.Array:
-    """Texts, string[M], where that of a whole chat, as JSON or as one text, is its last message's.
+    """Texts, string[M], where that of a whole chat, as JSON, is its last message's.
 
     A response may be JSON, too, but no list of messages that begins with the user's or the
     system's. Each text is looked at alone, so that none depends on those beside it.
@@ -285,8 +290,8 @@ def responses_in(texts: pa.Array) -> pa.Array:
 def _response_in(text: str) -> str | None:
     chat = _chat_in(text)
     try:
-        messages = [_message(each, 0, {}) for each in chat or ()]
-    except DataError:  # Its contents are no texts, or its roles are none.
+        messages = _chat(chat, 0, {})
+    except DataError:  # Its contents are no texts.
         return text
     begins = messages[0].role if messages else None
     return last_of(messages, "assistant") if begins in _ASKING else text
@@ -301,16 +306,20 @@ def texts_of_contents(contents: pa.Array) -> pa.Array | None:
     return pa.array([_text_of(content) for content in contents.to_pylist()], pa.string())
 
 
-def _from_texts(values: list[Any]) -> list[list[dict[str, Any]] | None] | None:
-    """Chats that are texts: dialogues, or JSON, one for each chat or for each message; or None."""
+def _from_texts(values: list[Any]) -> tuple[list[Any] | None, int]:
+    """Chats that are texts, if there are any, and how many are dialogues: JSON, one for each chat
+    or for each message, or dialogues and questions."""
     chats = [_chat_in(value) if value else None for value in values]
     if not any(chats):
-        return None
+        found = [_dialogue_in(value) if isinstance(value, str) else None for value in values]
+        plain = ([{"role": "user", "content": value}] for value in values)
+        rows = [chat or text for chat, text in zip(found, plain, strict=True)]
+        return (rows if any(found) else None), sum(map(bool, found))
     for chat, value in zip(chats, values, strict=True):
         if chat is None and value:
-            found = f"some texts are chats, but not this one: {str(value)[:60]!r}"
-            raise DataError(found, "write all of them as chats, or none")
-    return chats
+            what = f"some texts are chats, but not this one: {str(value)[:60]!r}"
+            raise DataError(what, "write all of them as chats, or none")
+    return chats, 0
 
 
 def _dialogue_in(text: str) -> list[dict[str, str]] | None:
@@ -319,19 +328,22 @@ def _dialogue_in(text: str) -> list[dict[str, str]] | None:
     text = _BEGIN.sub("", text, count=1)
     form = next((each for each in _TURNS if each.match(text)), None)
     parts = form.split(text)[1:] if form else []
-    roles, contents = parts[::2], [_END.sub("", each).strip() for each in parts[1::2]]
-    if all(_ROLES.get(each.lower()) != "assistant" for each in roles):
+    roles, turns = list(map(_role, parts[::2])), [each.rstrip() for each in parts[1::2]]
+    answers = [turn for role, turn in zip(roles, turns, strict=True) if role == "assistant"]
+    if not answers or roles[0] == "assistant":
         return None
+    if form is _GLAIVE and not all(each.endswith("<|endoftext|>") for each in answers if each):
+        return None
+    contents = [_END.sub("", each).strip() for each in turns]
     chat = [{"role": by, "content": text} for by, text in zip(roles, contents, strict=True)]
     return chat if contents[-1] else chat[:-1]
 
 
 def _chat_in(value: Any) -> list[dict[str, Any]] | None:
-    """The messages of a chat as JSON text, or as one for each message, or of a dialogue; None if it
-    is none."""
+    """The messages of a chat as JSON text, or as one for each message; None if it is none."""
     texts = [value] if isinstance(value, str) else value
     if not all(isinstance(text, str) and text[:40].lstrip()[:1] in ("[", "{") for text in texts):
-        return _dialogue_in(value) if isinstance(value, str) else None
+        return None
     try:
         found = [_read_text(text) for text in texts]
     except (ValueError, RecursionError, SyntaxError, MemoryError):
@@ -405,21 +417,38 @@ def without_prompts(responses: pa.Array, prompts: pa.Array, groups: Groups) -> t
     many begin so."""
     if not is_chat(prompts.type):
         return responses, 0
-    asked_G = last_user_message(prompts).to_pylist()
-    texts, asked = responses.to_pylist(), [asked_G[group] for group in groups.codes_N]
-    echoes_N = np.array([_echoes(*each) for each in zip(texts, asked, strict=True)], bool)
-    begin_N = (groups.sum(~echoes_N) == 0)[groups.codes_N]
-    cut = [at for at in np.flatnonzero(begin_N) if texts[at] and texts[at] != asked[at]]
+    texts, prompts_G = responses.to_pylist(), prompts.to_pylist()
+    rests = [
+        None if text is None else _after(prompts_G[group] or (), text)
+        for text, group in zip(texts, groups.codes_N, strict=True)
+    ]
+    pairs = zip(texts, rests, strict=True)
+    whole_N = np.array([text is not None and rest is None for text, rest in pairs], bool)
+    begin_N = (groups.sum(whole_N) == 0)[groups.codes_N]
+    cut = [at for at in np.flatnonzero(begin_N) if rests[at]]
     for at in cut:
-        texts[at] = texts[at][len(asked[at]) :]
+        texts[at] = rests[at]
     return pa.array(texts, pa.string()), len(cut)
 
 
-def _echoes(text: str | None, asked: str | None) -> bool:
-    """Whether a response begins with its prompt, or is null."""
-    if text is None or not asked or not text.startswith(asked):
-        return text is None
-    return bool(_LONG.match(asked)) and not _CODE.search(asked)
+def _after(prompt: Sequence[Mapping[str, str | None]], text: str) -> str | None:
+    """What a response says after its prompt, be it all of the dialogue or the last message of the
+    user; None if it does not begin with it."""
+    chat = _dialogue_in(text)
+    if chat and chat[-1]["role"] == "assistant" and _spoken(chat[:-1]) == _spoken(prompt):
+        return chat[-1]["content"]
+    asked = next((each["content"] for each in reversed(prompt) if each["role"] == "user"), None)
+    if not asked or not text.startswith(asked) or not _LONG.match(asked) or _CODE.search(asked):
+        return None
+    rest = text[len(asked) :]
+    within_word = asked[-1].isalnum() and rest and not rest[0].isspace()
+    return None if within_word else rest
+
+
+def _spoken(messages: Sequence[Mapping[str, str | None]]) -> list[tuple[str | None, str]]:
+    """Without the system's, which a recipe may have added."""
+    said = ((each["role"], (each["content"] or "").strip()) for each in messages)
+    return [(role, content) for role, content in said if role != "system"]
 
 
 def is_chat(kind: pa.DataType) -> bool:

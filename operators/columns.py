@@ -373,14 +373,15 @@ def numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
 
 
 def as_numbers(column: Any, where: str) -> Any:
-    """A column of numbers, which may be texts, with `N/A` and the like for null, or of booleans, as
-    float64; `where` it is, for errors."""
+    """A column of numbers, which may be texts, with `N/A`, `nan` and the like for null, or of
+    booleans, as float64; `where` it is, for errors."""
     kind, right = column.type, "name a column of numbers"
     if is_text(kind):
         trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
         absent = pc.is_in(pc.utf8_lower(trimmed), _NO_NUMBER)
         try:
-            return pc.if_else(absent, None, trimmed).cast(pa.float64())
+            read = pc.if_else(absent, None, trimmed).cast(pa.float64())
+            return pc.if_else(pc.is_finite(read), read, None)
         except pa.ArrowInvalid as error:
             raise DataError(f"{where} is {kind}, not numeric ({error})", right) from None
     types = pa.types

@@ -12,7 +12,7 @@ from pydantic import field_validator, model_validator
 from typing_extensions import Self
 
 from ..arrow_compute import pc
-from ..chats import Chats, Message, chats_of, fill, prompt_ids, prompts_of
+from ..chats import DIALOGUES, Chats, Message, chats_of, fill, prompt_ids, prompts_of
 from ..columns import (
     Choices,
     as_text,
@@ -149,7 +149,7 @@ class PromptTemplateMapper(Operator):
         return tuple(name for name, sources in whole.items() if name in sources)
 
     def apply(self, table: pa.Table) -> Change:
-        prompts = self._prompts(table)
+        prompts, dialogues = self._prompts(table)
         columns = {"prompt": prompts}
         bad = {"no_question": prompts.is_null()}
         if self.reference is None:
@@ -165,7 +165,7 @@ class PromptTemplateMapper(Operator):
         if self.on_bad_row == "fail" and reasons.null_count < len(reasons):
             row = int(np.flatnonzero(np.asarray(reasons.is_valid()))[0])
             self._fail(table, row, reasons[row].as_py())
-        return Change(columns, reasons)
+        return Change(columns, reasons, notes={DIALOGUES: dialogues} if dialogues else {})
 
     def first_references(self, table: pa.Table) -> list[str]:
         """The references of the first rows of a dataset, as `apply` would write them.
@@ -219,15 +219,16 @@ class PromptTemplateMapper(Operator):
         pairs = zip(self.options(table), named, strict=True)
         return [options.reference(n, self.first_choice) if options else "" for options, n in pairs]
 
-    def _prompts(self, table: pa.Table) -> pa.Array:
+    def _prompts(self, table: pa.Table) -> tuple[pa.Array, int]:
+        """Prompts, and how many questions are dialogues: none where a template surrounds them."""
         if self._names():
-            return self._composed(table)
+            return self._composed(table), 0
         questions = at_path(table, self.question)
         chats = chats_of(questions)
-        if chats is not None:
-            return self._from_chat(chats, questions)
+        if chats is not None and not (chats.dialogues and self.template != "{question}"):
+            return self._from_chat(chats, questions), chats.dialogues
         if is_text(questions.type) or pa.types.is_null(questions.type):
-            return self._from_text(questions.cast(pa.string()))
+            return self._from_text(questions.cast(pa.string())), 0
         raise DataError(
             f"column '{self.question}' is {questions.type}",
             "set `question` to a column of strings or of chat messages (role, content)",

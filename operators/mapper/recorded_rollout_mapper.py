@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +13,22 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from ..arrow_compute import pc
-from ..chats import Chats, chats_of, last_of, responses_in, texts_of_contents, without_prompts
+from ..chats import (
+    PROMPT_CUT,
+    Chats,
+    chats_of,
+    last_of,
+    responses_in,
+    texts_of_contents,
+    without_prompts,
+)
 from ..columns import (
     ROW_CONTRACT,
     as_numbers,
     at_path,
     content_ids,
     field_at,
+    find_path,
     is_list,
     is_text,
 )
@@ -28,9 +37,17 @@ from ..groups import Array, Groups
 from ..json_text import list_in
 from ..operator import Change, Columns, Operator, Scope, drop
 
-PROMPT_CUT = "prompt_cut"
-"""The note that counts responses whose prompt was cut from them."""
 _OWN = ("prompt_id", "response_id", "response")
+_OF_TOKENS = ("response_token_ids", "response_logprobs")
+
+
+def _lists(name: str, texts: pa.Array) -> pa.Array:
+    lists = [list_in(text) if text else None for text in texts.to_pylist()]
+    with suppress(pa.ArrowException):
+        if lists.count(None) == sum(not text for text in texts.to_pylist()):
+            return pa.array(lists)
+    wrong = f"not all texts in column '{name}' are lists of texts, as lists_as_text: true says"
+    raise DataError(wrong, "leave it out")
 
 
 def is_text_or_texts(kind: pa.DataType) -> bool:
@@ -44,6 +61,14 @@ _LIKELIHOODS = re.compile(f"{_PAIR}(?:, {_PAIR})*")
 log-likelihood of each, and whether it is what the model would say."""
 
 
+def _are_likelihoods(cell: object) -> bool:
+    return _LIKELIHOODS.fullmatch(str(cell)) is not None
+
+
+def _is_pythons_list(cell: object) -> bool:
+    return isinstance(cell, str) and cell[:2] in ("['", '["') and repr(list_in(cell)) == cell
+
+
 class RecordedRolloutMapper(Operator):
     """Make one row per recorded response, however the responses of a prompt are stored.
 
@@ -52,13 +77,14 @@ class RecordedRolloutMapper(Operator):
     - One column of strings, with one row per response already: only the ids are new.
 
     Cells and items are strings, chats, or structs with the response in the field `text`. Of a chat,
-    a list of messages with a role (also as JSON text or as one text, such as `Human: ...
-    Assistant: ...`, if it begins with another's), the response is the last message, if it is the
-    assistant's and says something.
+    a list of messages with a role (also as JSON text, if it begins with another's), the response is
+    the last message, if it is the assistant's and says something.
 
-    Where every response to a prompt begins with all of its last user message, that is cut, and the
-    note `prompt_cut` counts them: not a message of fewer than three words and 20 characters, such
-    as `Hello!`, or with lines of Python (a whole program), and not where there are token ids.
+    Where every response to a prompt begins with all of its last user message, or is a dialogue in
+    one text (`Human: ... Assistant: ...`) with all of its messages, that is cut, and the note
+    `prompt_cut` counts them: not a message of fewer than three words and 20 characters, such as
+    `Hello!`, or with lines of code, not within a word, and not where there are token ids or
+    log-probabilities.
 
     Responses of a prompt keep their order: by row, then by `columns`, then by position in the list.
     A null response counts as a rollout: it keeps its row, with a null `response`.
@@ -82,9 +108,9 @@ class RecordedRolloutMapper(Operator):
     removed; where the list is null, so are the values. A list of another length is refused; where
     it has rewards (`{ratings: reward_judge}`), all of the row's are missing, as `uneven_lists`: set
     `on_missing: drop_row` in `reward_sum_mapper` to leave such rows out."""
-    lists_as_text: bool | None = None
+    lists_as_text: bool = False
     """Whether cells are texts of lists, in JSON or as Python writes them: `"['It is 3.', '4']"` are
-    two responses. Null: they are not, and a column of nothing but Python's lists ends the run."""
+    two responses."""
     policy: str | None = None
     """Name of the policy of all these responses. Null: the policy of `keep_fields`, else the
     column's name if there are several columns."""
@@ -119,7 +145,7 @@ class RecordedRolloutMapper(Operator):
         return ("prompt_id", *super().reads())
 
     def optional_reads(self) -> Mapping[str, str]:
-        return {"prompt": "prompt"}
+        return {name: name for name in ("prompt", *_OF_TOKENS)}
 
     def paths(self) -> Columns:
         return (*self.columns, *self.parallel)
@@ -147,7 +173,8 @@ class RecordedRolloutMapper(Operator):
         ids = table["prompt_id"].take(pa.array(parents))
         groups, cut = Groups.of_column(ids), 0
         written = {name: found[name].combine_chunks() for name in found.column_names[1:]}
-        if "prompt" in table.column_names and "response_token_ids" not in written:
+        has_tokens = any(name in written or name in table.column_names for name in _OF_TOKENS)
+        if "prompt" in table.column_names and not has_tokens:
             prompts = table["prompt"].take(pa.array(parents[groups.starts_G]))
             written["response"], cut = without_prompts(written["response"], prompts, groups)
         texts, places = written["response"].to_pylist(), map(str, groups.position())
@@ -155,6 +182,29 @@ class RecordedRolloutMapper(Operator):
         childless_N = np.bincount(parents, minlength=table.num_rows) == 0
         reasons, notes = drop({"no_responses": childless_N}), {PROMPT_CUT: cut} if cut else {}
         return Change(written, reasons, parents, without=self.removes(), notes=notes)
+
+    def check_first(self, rows: pa.Table, where: str) -> None:
+        """Refuse a column that has nothing but log-likelihoods in the first rows."""
+        for name, cells in self._given(rows):
+            if cells and all(map(_are_likelihoods, cells)):
+                found = f"column '{name}' has log-likelihoods of choices: {shown(str(cells[0]))}"
+                right = "name a column of texts; such a task samples no responses"
+                raise DataError(found, right, where)
+
+    def lines_about(self, rows: pa.Table) -> Iterator[str]:
+        """What columns of the first rows have that may be no responses."""
+        for name, cells in self._given(rows):
+            if n := sum(map(_are_likelihoods, cells)):
+                yield f"column '{name}' has log-likelihoods of choices in {n:,} rows of the first"
+            if cells and not self.lists_as_text and all(map(_is_pythons_list, cells)):
+                found = f"column '{name}' has lists as Python writes them: {shown(cells[0])}"
+                yield f"{found}; set lists_as_text: true if their items are responses"
+
+    def _given(self, rows: pa.Table) -> Iterator[tuple[str, list[Any]]]:
+        for name in self.columns:
+            column = find_path(rows, name)
+            cells = [] if column is None else column.to_pylist()
+            yield name, [cell for cell in cells if cell not in (None, "", [], "[]")]
 
     def _found(self, table: pa.Table) -> pa.Table:
         """One row per response, in order: `row`, the input row, and the columns of `writes`."""
@@ -171,12 +221,8 @@ class RecordedRolloutMapper(Operator):
 
     def _of_column(self, name: str, table: pa.Table) -> pa.Table:
         cells = at_path(table, name)
-        first = [str(cell.as_py()) for cell in cells.drop_null()[:100]]
-        if first and all(map(_LIKELIHOODS.fullmatch, first)):
-            found = f"column '{name}' has log-likelihoods of choices: {shown(first[0])}"
-            raise DataError(found, "name a column of texts; such a task samples no responses")
-        if is_text(cells.type) and self.lists_as_text is not False:
-            cells = self._lists(name, cells)
+        if is_text(cells.type) and self.lists_as_text:
+            cells = _lists(name, cells)
         rows = pa.array(np.arange(len(cells)))
         chats = self._chats(cells)
         while chats is None and is_list(cells.type):
@@ -202,22 +248,6 @@ class RecordedRolloutMapper(Operator):
         if "policy" in self.writes() and "policy" not in columns:
             columns["policy"] = pa.repeat(pa.scalar(self.policy or name), len(cells))
         return pa.table(columns)
-
-    def _lists(self, name: str, texts: pa.Array) -> pa.Array:
-        """The lists that texts are, if they are; a DataError where that is open."""
-        given = [text for text in texts.to_pylist() if text not in (None, "[]")]
-        if self.lists_as_text is None:
-            if given and all(t[:2] in ("['", '["') and repr(list_in(t)) == t for t in given):
-                found = f"column '{name}' has lists as Python writes them: {shown(given[0])}"
-                right = "set lists_as_text: true if their items are responses, false if the texts"
-                raise DataError(found, right)
-            return texts
-        lists = [list_in(text) if text else None for text in texts.to_pylist()]
-        with suppress(pa.ArrowException):
-            if lists.count(None) == sum(not text for text in texts.to_pylist()):
-                return pa.array(lists)
-        wrong = f"not all texts in column '{name}' are lists of texts, as lists_as_text: true says"
-        raise DataError(wrong, "leave it out")
 
     def _chats(self, cells: pa.Array) -> Chats | None:
         """The chats of cells, if each is one: then `text` can only be their content. A DataError

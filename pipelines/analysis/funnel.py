@@ -14,8 +14,8 @@ from rich.text import Text
 
 from ...operators import RejuiceError
 from ...operators.arrow_compute import pc
+from ...operators.chats import DIALOGUES, PROMPT_CUT
 from ...operators.logs import visible
-from ...operators.mapper.recorded_rollout_mapper import PROMPT_CUT
 from ..console import LOG_WIDTH, figures_table, listed, path_text, print_lines, widen_log
 from ..dataset.files import run_folder
 from ..dataset.remote import AnyPath, to_path
@@ -44,6 +44,10 @@ _REWARD = "reward_"
 _GRADED = ("verdict", "reward", "advantage")
 """Columns that are shown even if they are the same in all rows, as each component is: GRPO learns
 nothing then."""
+_NOTED = {
+    PROMPT_CUT: "responses began with their prompt, which was cut",
+    DIALOGUES: "questions were read as dialogues",
+}
 _MOST_MESSAGES = 3
 """Lines about what Data-Juicer has logged, for each step."""
 
@@ -144,8 +148,9 @@ def _closing(report: Report) -> Iterator[str]:
             yield f"warning: {step.step}: {step.unmatched}"
     for step in report.steps:
         yield from _logged(step)
-        if cut := step.notes.get(PROMPT_CUT):
-            yield f"{step.step}: {cut:,.0f} responses began with their prompt, which was cut"
+        for note, text in _NOTED.items():
+            if n := step.notes.get(note):
+                yield f"{step.step}: {n:,.0f} {text}"
     # A row that an operator made without an id cannot be named.
     rows = (row for row in decided_rows(folder) if row and row != NEW_ROW)
     row = next(rows, None) if report.cache and report.dropped else None

@@ -322,27 +322,30 @@ def files_of(
         there = path.iterdir() if (path / _SPLITS).exists() else ()
         if saved := {each.name: [each] for each in there if (each / _STATE).exists()}:
             return _saved(_chosen(path, saved, split)[0])
-        return _of_split(path, _in_folder(path, known), split)
+        return _of_split(path, _in_folder(path, known, split), split)
     files = _readable([path], known, f"{path} is not a dataset file")
     has_split = split is not None and _split_of((path.name,))[0] is not None
     return _of_split(path.parent, files, split) if has_split else files
 
 
-def _in_folder(folder: AnyPath, known: Sequence[str]) -> list[AnyPath]:
+def _in_folder(folder: AnyPath, known: Sequence[str], split: str | None) -> list[AnyPath]:
     # The list of the parts of an export begins with `_`, as those of others do.
     visible = (file for file in folder.iterdir() if not file.name.startswith(("_", ".")))
     inside = sorted(file for file in visible if file.name not in _NO_ROWS)
     if not any(suffix_of(file) in known for file in inside):
         below = sorted(_search(folder, [(_ANY_FOLDERS,)]))
-        found = {
-            file: _split_of(_names(file, folder)) for file in below if suffix_of(file) in known
-        }
-        above = {"/".join((str(folder), *parts)) for split, parts in found.values() if split}
+        rows = (each for each in below if suffix_of(each) in known and each.name not in _NO_ROWS)
+        found = {file: _split_of(_names(file, folder)) for file in rows}
+        above = {"/".join((str(folder), *parts)) for its, parts in found.values() if its}
         if len(above) > 1:
             there = f"{folder} has several datasets: {shortened(', '.join(sorted(above)))}"
             raise SplitError(there, "let dataset_path be one of these folders")
+        others = [file for file, (its, _) in found.items() if not its]
+        if above and others and split is None:
+            there = f"{folder} has files of splits, and {others[0]}, which is of none"
+            raise SplitError(there, f"say `split`, or let dataset_path be a pattern: {folder}/**")
         if above:
-            return [file for file, (split, _) in found.items() if split]
+            return [file for file, (its, _) in found.items() if its]
     return _readable(inside, known, f"{folder} holds no dataset file")
 
 
@@ -405,6 +408,10 @@ _SPLIT_OF_WORD = {  # `datasets.data_files.SPLIT_KEYWORDS`, which takes a second
 
 class SplitError(DataError):
     """It is not known which files of a folder are read."""
+
+    def without_option(self) -> DataError:
+        """The same for what reads no `split`."""
+        return DataError(self.found, "let the path name its files, such as FOLDER/train-*.jsonl")
 
 
 def _split_of(names: _Parts) -> tuple[str | None, _Parts]:

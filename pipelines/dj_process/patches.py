@@ -182,14 +182,16 @@ def is_read_here(strategy: Any) -> bool:
 
     if not isinstance(strategy, DefaultLocalDataLoadStrategy | RayLocalJsonDataLoadStrategy):
         return False
-    theirs = any(getattr(strategy.cfg, name, None) for name in _OF_THEIR_LOADER)
+    ours = isinstance(strategy, DefaultLocalDataLoadStrategy) and not any(
+        getattr(strategy.cfg, name, None) for name in _OF_THEIR_LOADER
+    )
     try:
         files = files_of(*_files(strategy))
-    except SplitError:  # Of a folder, Data-Juicer reads the files of all splits.
-        raise
+    except SplitError as error:  # Of a folder, Data-Juicer reads the files of all splits.
+        raise error if ours else error.without_option() from None
     except DataError:
         return False
-    return bool(files) and not theirs and isinstance(strategy, DefaultLocalDataLoadStrategy)
+    return bool(files) and ours
 
 
 def load_data(strategy: Any, num_proc: int = 1, **_: Any) -> Any:

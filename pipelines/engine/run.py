@@ -47,7 +47,7 @@ from .report import Report
 from .resumable_step import run_resumable
 from .retry_missing import computed_again, count_failed, has_dropped, step_to_retry
 from .steps import check_prompts, prefix_errors_with_step, run_step
-from .trial import lines_about_prompts, unmatched_warnings
+from .trial import lines_about_prompts, lines_about_responses, unmatched_warnings
 from .workers import LocalWorkers, Workers
 
 RunEngine = Literal["local", "ray"]
@@ -191,7 +191,7 @@ class Run:
         self.check_before_all()
         for stage in self.plan.stages():
             self.run_stage(stage)
-        for line in _lines_about_prompts(self.plan):
+        for line in (*_lines_about_prompts(self.plan), *_lines_about_responses(self.plan)):
             self.warn(line)
         return self.write_export(hold)
 
@@ -400,6 +400,11 @@ def _lines_about_prompts(plan: Plan) -> Iterator[str]:
             later = plan.steps[step.number] if step.number < len(plan.steps) else None
             before, after = plan.source_frame(0), plan.frame_before(0, later)
             yield from lines_about_prompts(plan.recipe, step, before, after)
+
+
+def _lines_about_responses(plan: Plan) -> Iterator[str]:
+    if plan.source.rows:
+        yield from lines_about_responses(plan.recipe, plan.source_frame(0))
 
 
 def _disk_error(error: OSError, cache: AnyPath) -> RejuiceError:

@@ -55,6 +55,7 @@ _OPTIONS = re.compile(
 )
 """What datasets call a column of options, or those with one option each."""
 _WRITTEN = 100
+_LOOKED_AT = 1000
 
 
 def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
@@ -76,9 +77,18 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
         files = [(str(file), table.num_rows) for file, table in dataset.first_tables]
         check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: place_of(row, files), same)
     _try_to_write(recipe, frame)
+    lines += lines_about_responses(recipe, Frame.of(dataset.first_rows))
     with suppress(DataError):  # A field may first turn up further down.
         lines += bad_tests(recipe, dataset.first_rows)
     return [*lines, *same, *_of_sources(recipe, dataset.first_rows)]
+
+
+def lines_about_responses(recipe: Recipe, first: Frame) -> Iterator[str]:
+    for step in recipe.steps:
+        if isinstance(step.operator, RecordedRolloutMapper):
+            names = columns_of(step.operator.columns, first.column_names)
+            rows = first.select([n for n in names if n in first.column_names]).slice(0, _LOOKED_AT)
+            yield from (f"{step.name}: {each}" for each in step.operator.lines_about(rows))
 
 
 def _is_tried(step: Step) -> bool:

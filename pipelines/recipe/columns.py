@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,6 +18,7 @@ from ...operators.mapper.group_stats_mapper import GroupStatsMapper
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper
 from ...operators.mapper.prompt_template_mapper import PromptTemplateMapper
+from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from ...operators.mapper.unit_test_mapper import UnitTestMapper
 from ...operators.registry import load_all
 from ..data_juicer.settings import setting_warnings
@@ -411,9 +412,12 @@ def bad_tests(recipe: Recipe, rows: pa.Table) -> list[str]:
 
 
 def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
-    """Check tests, and the references that a `prompt_template_mapper` at the beginning finds."""
+    """Check tests, and what the first steps find: references and recorded responses."""
     bad_tests(recipe, rows)
     step, path = recipe.steps[0], recipe.head.dataset_spec
+    for each in takewhile(_reads_dataset, recipe.steps):
+        if isinstance(each.operator, RecordedRolloutMapper):
+            each.operator.check_first(rows, f"{path}, step {each.number} {each.name}")
     operator = step.operator
     if not isinstance(operator, PromptTemplateMapper):
         return
@@ -437,6 +441,10 @@ def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
     if found is not None:
         what = f"of the first {rows.num_rows:,} rows of {path}, {found[0]}"
         raise RecipeError(what, found[1], where=recipe.where(step))
+
+
+def _reads_dataset(step: Step) -> bool:
+    return isinstance(step.operator, PromptTemplateMapper | RecordedRolloutMapper)
 
 
 def _problem(

@@ -18,8 +18,12 @@ def read(column):
         table = table.append_column(name, values)
     responses = RecordedRolloutMapper(columns=["chat"])
     found = check_operator(responses, table).columns["response"].to_pylist()
+    return messages_of(change), found
+
+
+def messages_of(change):
     asked = change.columns["prompt"].to_pylist()
-    return [[(m["role"], m["content"]) for m in chat or ()] for chat in asked], found
+    return [[(m["role"], m["content"]) for m in chat or ()] for chat in asked]
 
 
 def sharegpt(*messages):
@@ -56,10 +60,18 @@ def test_the_last_message_is_no_response_if_it_is_not_the_assistants():
     assert responses == [None]
 
 
-def test_an_unknown_role_is_refused_with_the_known_ones():
-    for column in ([sharegpt(("human", "a?"), ("narrator", "b"))], ['[{"role": "narrator", "content": "a"}]']):  # fmt: skip
-        with pytest.raises(DataError, match=r"'narrator'; roles are: system, .*observation"):
-            read(column)
+@pytest.mark.parametrize("column", [
+    [sharegpt(("human", "a?"), ("narrator", "b"), ("gpt", "c"))],
+    [[{"role": "user", "content": "a?"}, {"role": "narrator", "content": "b"}, {"role": "assistant", "content": "c"}]],
+])  # fmt: skip
+def test_an_unknown_role_stays_as_it_is(column):
+    assert read(column) == ([[("user", "a?"), ("narrator", "b")]], ["c"])
+
+
+def test_a_developer_is_no_second_system():
+    messages = [("system", "s"), ("developer", "d"), ("user", "a?")]
+    assert read([sharegpt(*messages)])[0] == [messages]
+    assert read([sharegpt(*messages[1:])])[0] == [[("system", "d"), ("user", "a?")]]
 
 
 HH = "\n\nHuman: a?\n\nAssistant: b\n\n1. c\n\nHuman: d: e?\n\nAssistant: f"
@@ -101,18 +113,77 @@ def test_a_dialogue_may_be_one_text(text, prompt, response):
         assert responses == [response] * 2
 
 
-def test_a_text_that_only_speaks_of_people_is_none():
-    for text in ("Human: who is that?", "He wrote:\n\nHuman: a?\n\nAssistant: b", "Who is Human:?"):
-        assert read([text])[0] == [[("user", text)]]
-    with pytest.raises(DataError, match=r"some texts are chats, but not this one: 'What\?'"):
-        read([HH, "What?"])
+QUOTED = "USER: hi\n\nASSISTANT: hello\n\nSummarize the dialogue above."
+PLAIN = [
+    "Human: who is that?",
+    "He wrote:\n\nHuman: a?\n\nAssistant: b",
+    "Who is Human:?",
+    QUOTED,
+    "ASSISTANT: x <|endoftext|>",
+    "<|im_start|>user\na?<|im_end|>",
+    "Assistant: b\n\nHuman: c",
+]
 
 
-def test_both_texts_of_hh_rlhf_are_responses_to_the_same_prompt():
-    rows = pa.table({"prompt_id": ["p"], "chosen": [HH], "rejected": [HH[:-1] + "g"]})
-    change = check_operator(RecordedRolloutMapper(columns=["chosen", "rejected"]), rows)
-    assert change.columns["response"].to_pylist() == ["f", "g"]
-    begun = ["<|im_start|>assistant\nf<|im_end|>", "Human: a?"]
-    rows = pa.table({"prompt_id": ["p", "q"], "response": begun})
-    change = RecordedRolloutMapper(columns=["response"]).apply(rows)
-    assert change.columns["response"].to_pylist() == begun
+def asked(column, **fields):
+    operator = PromptTemplateMapper(question="chat", reference=None, **fields)
+    return check_operator(operator, pa.table({"chat": column}))
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_a_text_that_only_speaks_of_people_is_a_question(text):
+    for column, expected, count in (([text], [], 0), ([HH, text], [READ], 1)):
+        change = asked(column)
+        assert messages_of(change) == [*expected, [("user", text)]]
+        assert change.notes == ({"dialogues": count} if count else {})
+
+
+def test_a_template_or_a_brace_leaves_a_dialogue_as_it_is():
+    for fields in ({"template": "{question} Go on."}, {"question": "{chat} Go on."}):
+        operator = PromptTemplateMapper(**{"question": "chat", "reference": None, **fields})
+        change = check_operator(operator, pa.table({"chat": [HH, "a?"]}))
+        assert messages_of(change)[1] == [("user", "a? Go on.")]
+        assert [len(chat) for chat in messages_of(change)] == [1, 1]
+        assert not change.notes
+
+
+def test_a_long_text_is_read_in_time_that_grows_with_its_length():
+    text = "<|user|> a <|assistant|> x" + " " * 200_000 + "y"
+    assert messages_of(asked([text], final_message="response")) == [[("user", "a")]]
+
+
+def recorded(prompt, *responses, **columns):
+    rows = {"prompt_id": ["p"] * len(responses), "response": responses}
+    if prompt is not None:
+        messages = [{"role": role, "content": content} for role, content in prompt]
+        rows["prompt"] = [messages] * len(responses)
+    operator = RecordedRolloutMapper(columns=["response"])
+    change = check_operator(operator, pa.table({**rows, **columns}))
+    return change.columns["response"].to_pylist(), change.notes.get("prompt_cut", 0)
+
+
+OTHER = HH[:-1] + "g"
+ONE_TURN = "<|im_start|>user\na?<|im_end|>\n<|im_start|>assistant\nf<|im_end|>"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "responses", "expected"),
+    [
+        (READ, [HH, OTHER], ["f", "g"]),
+        ([("system", "of the recipe"), *READ], [HH, None], ["f", None]),
+        ([("user", " a? ")], [ONE_TURN], ["f"]),
+        (READ, [HH, "another"], [HH, "another"]),
+        (READ[:1], [HH], [HH]),  # another prompt
+        (None, [HH], [HH]),
+        ([("user", "a?")], ["Human: a?\n\nAssistant:"], ["Human: a?\n\nAssistant:"]),
+        *(([("user", "hi")], [text], [text]) for text in PLAIN),
+        (
+            [("user", "How?")],
+            ["USER: how do I log in?\n\nASSISTANT: click X.\n\nUSER: thanks"],
+            ["USER: how do I log in?\n\nASSISTANT: click X.\n\nUSER: thanks"],
+        ),
+    ],
+)
+def test_a_dialogue_is_a_response_unless_it_begins_with_the_prompt(prompt, responses, expected):
+    changed = sum(old != new for old, new in zip(responses, expected, strict=True))
+    assert recorded(prompt, *responses) == (expected, changed)

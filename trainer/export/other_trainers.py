@@ -36,14 +36,18 @@ class TrainerFiles(NamedTuple):
 
 
 def _read_texts(dataset: Path) -> pa.Table:
-    """Rows; those with pictures, or other prompts that are no texts, are refused."""
     rows = read_rows(dataset)
-    if found := [name for name, column in pictures(rows).items() if column.null_count < len(rows)]:
-        what = f"{dataset} has pictures in column '{found[0]}', which would be lost"
+    _check_texts(dataset, rows)
+    return rows
+
+
+def _check_texts(dataset: Path, rows: pa.Table) -> None:
+    """Refuse pictures, and other prompts that are no texts."""
+    for name in pictures(rows):
+        what = f"{dataset} has pictures in column '{name}', which would be lost"
         raise DataError(what, "leave the column out, or export it with `export hf`")
     if "prompt" in rows.column_names and not is_text(rows["prompt"].type):
         check_chats(rows["prompt"])
-    return rows
 
 
 # --- OpenRLHF -------------------------------------------------------------------------
@@ -64,6 +68,7 @@ def export_openrlhf(
     keys = dict(_KEYS[name])
     if form is None:
         prompts = prompts_of_dataset(dataset)
+        _check_texts(dataset, prompts.table)
         table, rows, sentences = prompts.table, prompts.rows, [*prompts.sentences()]
         sentences.append("OpenRLHF also needs a reward: its option is --reward.remote_url.")
         if "reference" in table.column_names:

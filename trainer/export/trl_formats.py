@@ -26,6 +26,8 @@ from .rows import as_chats, check_columns, messages_of, without_prompt
 from .trajectories import chats_from, chats_of, has_trajectories
 
 _TOKENS = "response_token_ids"
+_PICTURE = r"(?i)^(?:https?:|data:image)|\.(?:png|jpe?g|gif|webp|bmp|tiff?)$"
+"""Where a picture is, or that itself, in a text."""
 _TOLERANCE = 1e-6
 """Rewards are equal up to this part of the largest one of their group: 0.3 beats 0.2 by 0.1, which
 floating point denies, and 0.1 + 0.2 does not beat 0.3."""
@@ -202,8 +204,17 @@ def counted(counts: Mapping[str, int]) -> str:
 
 
 def pictures(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
-    """The columns in which TRL looks for pictures."""
-    return {name: rows[name] for name in ("image", "images") if name in rows.column_names}
+    """The columns in which TRL looks for pictures, where they have some."""
+    names = (name for name in ("image", "images") if name in rows.column_names)
+    return {name: rows[name] for name in names if _has_pictures(rows[name])}
+
+
+def _has_pictures(column: pa.ChunkedArray) -> bool:
+    while is_list(column.type):
+        column = pc.list_flatten(column)
+    if is_text(column.type):
+        return bool(pc.any(pc.match_substring_regex(column, _PICTURE)).as_py())
+    return bool(column.null_count < len(column))
 
 
 class _Usable(NamedTuple):

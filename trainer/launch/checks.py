@@ -23,6 +23,7 @@ from ...operators.operator import ResumableOperator
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.tokenizer import chat_encoder, content_encoder
 from ...pipelines.dataset.read import Dataset
+from ...pipelines.dataset.spec import SplitError
 from ...pipelines.ray_session import LOCAL, connected_to_ray
 from ...pipelines.recipe.columns import checked_schema
 from ...pipelines.recipe.steps import Step
@@ -117,11 +118,13 @@ def _check_validation(run: TrainingRun, held_out: HeldOutSet) -> None:
     alone = {"dataset_path": held_out.path, **unset, "suffixes": ()}
     head = recipe.head.model_copy(update=alone)
     steps = (*held_out.steps, *rest)
+    named = held_out.name in run.config.validation
+    where = f"train.validation.{held_out.name}" if named else "train.validation_path"
     try:
         checked_schema(recipe.replace(head=head, steps=steps, table=None))
+    except SplitError as error:
+        raise error.without_option().at(where) from None
     except RecipeError as error:
-        named = held_out.name in run.config.validation
-        where = f"train.validation.{held_out.name}" if named else "train.validation_path"
         raise error.at(where) from None
 
 

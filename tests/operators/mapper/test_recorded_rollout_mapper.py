@@ -359,12 +359,27 @@ def echoes(prompt, responses, **columns):
         (ASKED, [ASKED + "Red.", ASKED + "Blue.", None], ["Red.", "Blue.", None], 2),
         (ASKED, [ASKED + "Red.", ASKED], ["Red.", ASKED], 1),  # nothing is cut to nothing
         (ASKED, [ASKED], [ASKED], 0),
-        ("早上好，请告诉我今天的天气怎么样以及明天的", ["早上好，请告诉我今天的天气怎么样以及明天的雨"], ["雨"], 1),
+        ("早上好，请告诉我今天的天气怎么样以及明天的？", ["早上好，请告诉我今天的天气怎么样以及明天的？雨"], ["雨"], 1),
+        ("Name a colour", ["Name a colour Red."], [" Red."], 1),
+        ("Is it true that cat", ["Is it true that catfish bark"], ["Is it true that catfish bark"], 0),
+        ("Answer the question:\n2 + 2?\nAnswer:", ["Answer the question:\n2 + 2?\nAnswer: 4"], [" 4"], 1),
         (ASKED, [ASKED + "Red.", "Blue."], [ASKED + "Red.", "Blue."], 0),  # one restates it
         (ASKED, ["name a colour.\nRed."], ["name a colour.\nRed."], 0),
         ("Hi", ["Hi there", "Hi!"], ["Hi there", "Hi!"], 0),
         ("Good morning!", ["Good morning! How are you?"], ["Good morning! How are you?"], 0),
-        (PROGRAM, [PROGRAM + "    return a + b"], [PROGRAM + "    return a + b"], 0),
+        *((code, [code + "x = 1"], [code + "x = 1"], 0) for code in (
+            PROGRAM,
+            "async def add(a, b, c):\n",
+            "@cache\nasync def f(x, y):\n",
+            "theorem two_is_two : 2 = 2 := by\n",
+            "theorem two_is_two : 2 = 2 :=\n",
+            "int main(int argc, char **argv) {\n",
+            "#include <vector> and more\n",
+            "const answer = 'a text';\n",
+            "SELECT name FROM users WHERE ",
+            "for each in all of them:\n",
+            "Complete this program.\n```\nf x = ",
+        )),
     ],
 )  # fmt: skip
 def test_a_prompt_that_all_its_responses_begin_with_is_cut(prompt, responses, left, count):
@@ -380,6 +395,8 @@ def test_a_response_with_token_ids_keeps_its_prompt():
     fields = {"text": "text", "keep_fields": {"ids": "response_token_ids"}}
     change = check_operator(RecordedRolloutMapper(columns=["samples"], **fields), rows)
     assert written(change)["response"] == [ASKED + "Red."]
+    for name, value in (("response_token_ids", [1, 2]), ("response_logprobs", [-0.1, -0.2])):
+        assert echoes(ASKED, [ASKED + "Red."], **{name: [value]})[0] == [ASKED + "Red."]
     for prompts in (pa.nulls(1), pa.array([ASKED])):  # They are the user's own.
         rows = pa.table({"prompt_id": ["p"], "prompt": prompts, "response": [ASKED + "Red."]})
         change = check_operator(RecordedRolloutMapper(columns=["response"]), rows)
@@ -410,19 +427,36 @@ def test_texts_of_lists_are_lists_or_responses(cells):
     assert written(change)["response"] == cells
 
 
+def lines_about(cells, **fields):
+    operator = RecordedRolloutMapper(columns=["out"], **fields)
+    return list(operator.lines_about(pa.table({"out": cells})))
+
+
+LIKELIHOODS = [
+    [[["-3.2", "False"]], [["-0.4", "True"]]],
+    [["-3.2", "False"], ["-inf", "True"]],
+    "[(-3.2, False), (-0.4, True)]",
+    "[[-3.2, false]]",
+    ["(-1e-05, True)"],
+]
+
+
 @pytest.mark.parametrize("cells", [[str(LISTS[0])], ["['4']", None, "[]", '["it\'s 4"]']])
-def test_a_column_of_lists_as_python_writes_them_is_asked_about(cells):
-    rows = pa.table({"prompt_id": ["p"] * len(cells), "out": cells})
-    with pytest.raises(DataError, match=r"'out' has lists as Python .*; set lists_as_text: true"):
-        RecordedRolloutMapper(columns=["out"]).apply(rows)
+def test_a_column_of_lists_as_python_writes_them_has_a_line(cells):
+    (line,) = lines_about(cells)
+    assert "'out' has lists as Python writes them" in line
+    assert "set lists_as_text: true" in line
+    assert not lines_about(cells, lists_as_text=True)
 
 
 @pytest.mark.parametrize("cells", [
-    ["['a']", "b"], ['["a", "b"]', '["c"]'], ["[1, 2]", "[3]"], ["['a','b']"], ["[]"], ["['a'", ""],
+    ["['a']", "b"], ["['a']"], ['["a", "b"]', '["c"]'], ["[1, 2]", "[3]"], ["['a','b']"], ["[]"], ["['a'", ""],
+    ["(-1.0, True)"], ["(-1.0, True)", "b"], LIKELIHOODS[2:4],
 ])  # fmt: skip
-def test_other_texts_that_look_like_lists_are_responses(cells):
-    rows = pa.table({"prompt_id": ["p"] * len(cells), "out": cells})
-    assert written(RecordedRolloutMapper(columns=["out"]).apply(rows))["response"] == cells
+def test_texts_are_responses_whatever_they_look_like(cells):
+    rows = pa.table({"prompt_id": [f"p{at}" for at in range(len(cells))], "out": cells})
+    change = check_operator(RecordedRolloutMapper(columns=["out"]), rows)
+    assert written(change)["response"] == cells
 
 
 def test_texts_that_are_no_lists_are_refused_where_all_should_be():
@@ -432,20 +466,13 @@ def test_texts_that_are_no_lists_are_refused_where_all_should_be():
             RecordedRolloutMapper(columns=["out"], lists_as_text=True).apply(rows)
 
 
-@pytest.mark.parametrize(
-    "cell",
-    [
-        [[["-3.2", "False"]], [["-0.4", "True"]]],
-        [["-3.2", "False"], ["-inf", "True"]],
-        "[(-3.2, False), (-0.4, True)]",
-        "[[-3.2, false]]",
-        ["(-1e-05, True)"],
-    ],
-)
-def test_log_likelihoods_are_no_responses(cell):
-    rows = pa.table({"prompt_id": ["p", "q"], "resps": [cell, None]})
-    with pytest.raises(DataError, match=r"^column 'resps' has log-likelihoods .*; name a column"):
-        RecordedRolloutMapper(columns=["resps"]).apply(rows)
+@pytest.mark.parametrize("cell", LIKELIHOODS)
+def test_nothing_but_log_likelihoods_is_refused_at_the_beginning(cell):
+    operator, rows = RecordedRolloutMapper(columns=["out"]), pa.table({"out": [cell, None]})
+    with pytest.raises(DataError, match=r"^d, step 2: column 'out' has log-likelihoods .*; name a"):
+        operator.check_first(rows, "d, step 2")
+    assert "log-likelihoods" in lines_about([cell, None])[0]
+    operator.check_first(pa.table({"out": ["(-1.0, True)", "a response"]}), "d")
 
 
 def test_pairs_of_other_texts_are_responses():
