@@ -3,7 +3,6 @@
 import pyarrow as pa
 import pytest
 
-from rejuice.operators import DataError
 from rejuice.operators.check import check_operator
 from rejuice.operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from rejuice.operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper

@@ -278,7 +278,9 @@ def test_the_split_is_not_of_the_validation_set(rejuice, tmp_path):
     assert rejuice("check", path)[0] == 0
     path.write_text(path.read_text().replace("sets/test-*.jsonl", "sets"))
     code, _, err = rejuice("check", path)
-    assert (code, err.count("sets has the splits test, train; ")) == (2, 1)
+    found = "train.validation_path: sets has the splits test, train; let the path name its files"
+    assert (code, err.count(found)) == (2, 1)
+    assert "say `split" not in err  # The validation reads none.
 
 
 def test_validation_prompts_that_train_are_reported(rejuice, tmp_path):

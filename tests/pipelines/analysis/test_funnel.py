@@ -105,10 +105,13 @@ def test_what_data_juicer_has_logged_is_below_the_table():
     ]
 
 
-def test_prompts_that_were_cut_from_responses_have_a_line():
-    lines = shown(steps=(STEPS[0].model_copy(update={"notes": {"prompt_cut": 1200.0}}),))
-    line = "recorded_rollout_mapper: 1,200 responses began with their prompt, which was cut"
-    assert lines[-1] == line
+def test_prompts_that_were_cut_and_dialogues_have_a_line():
+    notes = {"prompt_cut": 1200.0, "dialogues": 3.0, "other": 1.0}
+    lines = shown(steps=(STEPS[0].model_copy(update={"notes": notes}),))
+    assert lines[-2:] == [
+        "recorded_rollout_mapper: 1,200 responses began with their prompt, which was cut",
+        "recorded_rollout_mapper: 3 questions were read as dialogues",
+    ]
 
 
 def test_names_are_never_markup_and_long_paths_are_not_cut():

@@ -78,3 +78,7 @@ def test_a_split_is_the_one_that_is_named(data_juicer, tmp_path):
     path.write_text(yaml.safe_dump({**document, "split": None}, sort_keys=False))
     with pytest.raises(DataError, match="sets has the splits test, train; say `split: train`"):
         execute(path)
+    theirs = {**document, "split": None, "load_dataset_kwargs": {"keep_in_memory": True}}
+    path.write_text(yaml.safe_dump(theirs, sort_keys=False))
+    with pytest.raises(DataError, match="sets has the splits test, train; let the path name its"):
+        execute(path)

@@ -267,6 +267,33 @@ def test_a_run_says_what_the_check_says(lines, tmp_path):
     assert [str(each.message) for each in warned] == found
 
 
+PAIR = [["-3.2", "False"], ["-0.4", "True"]]
+
+
+@pytest.mark.parametrize(
+    ("samples", "line"),
+    [
+        (("['1', '2']", "['3']"), "has lists as Python writes them"),
+        ((PAIR, [["1", "2"]]), "has log-likelihoods of choices in 1 rows of the first"),
+    ],
+)
+def test_what_may_be_no_responses(lines, samples, line):
+    rows = [{"question": f"q{at}", "answer": "1", "samples": s} for at, s in enumerate(samples)]
+    (found,) = lines(["prompt_template_mapper", RECORDED], rows)
+    assert line in found
+    with pytest.warns(UserWarning, match="recorded_rollout_mapper") as warned:
+        run(Recipe(["prompt_template_mapper", RECORDED], "a.jsonl", export_path="out.parquet"))
+    assert [str(each.message) for each in warned] == [found]
+
+
+def test_nothing_but_log_likelihoods_is_refused_by_check_and_run(lines):
+    lines(["prompt_template_mapper"], [{"question": "a", "answer": "1", "samples": PAIR}])
+    recipe = Recipe(["prompt_template_mapper", RECORDED], "a.jsonl", export_path="out.parquet")
+    for do in (checked_schema, run):
+        with pytest.raises(DataError, match=r"a\.jsonl, step 2 .*: column 'samples' has log-likel"):
+            do(recipe)
+
+
 def test_a_prompt_in_two_places_names_both(lines):
     files = [row("a"), row("b")], [row("c"), row("a")]
     with pytest.raises(

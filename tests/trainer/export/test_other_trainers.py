@@ -235,19 +235,30 @@ def test_what_cannot_be_written_is_an_error(exported, tmp_path):
         export_llama_factory(tmp_path / "rows.parquet", tmp_path, Completions())
 
 
-@pytest.mark.parametrize("name", ["openrlhf", "llama_factory"])
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [("openrlhf", "completions"), ("llama_factory", "completions"), ("openrlhf", "prompts")],
+)
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [
         ("images", ["a.png"], r"has pictures in column 'images', which would be lost; leave the"),
         ("prompt", [{"role": "user", "content": [{"type": "image"}]}], "column 'prompt' is list<"),
+        ("image", "data:image/png;base64,AA==", r"has pictures in column 'image'"),
+        ("image", {"bytes": b"1", "path": None}, r"has pictures in column 'image'"),
         ("prompt", [{**ASK, "image": "a.png"}], "messages in 'prompt' have a 'image'"),
     ],
 )
-def test_pictures_are_refused(exported, name, column, values, message):
+def test_pictures_are_refused(exported, name, form, column, values, message):
     table = rollouts([ASK])
     changed = pa.array([values] * table.num_rows)
     table = table.drop_columns([column] if column in table.column_names else [])
     with pytest.raises(DataError, match=message):
-        exported(name, "completions", table.append_column(column, changed))
-    assert len(exported(name, "completions", rollouts([ASK]).append_column("image", pa.nulls(2))))
+        exported(name, form, table.append_column(column, changed))
+
+
+@pytest.mark.parametrize("name", ["openrlhf", "llama_factory"])
+@pytest.mark.parametrize("column", [[None] * 2, ["node:20-alpine"] * 2, [[]] * 2, [None, [[]]]])
+def test_columns_of_that_name_without_pictures_are_none(exported, name, column):
+    table = rollouts([ASK]).append_column("images", pa.array(column))
+    assert len(exported(name, "completions", table))
