@@ -417,7 +417,10 @@ def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
     step, path = recipe.steps[0], recipe.head.dataset_spec
     for each in takewhile(_reads_dataset, recipe.steps):
         if isinstance(each.operator, RecordedRolloutMapper):
-            each.operator.check_first(rows, f"{path}, step {each.number} {each.name}")
+            try:
+                list(each.operator.lines_about(rows))
+            except DataError as error:
+                raise error.at(f"{path}, step {each.number} {each.name}") from None
     operator = step.operator
     if not isinstance(operator, PromptTemplateMapper):
         return
