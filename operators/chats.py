@@ -134,7 +134,7 @@ _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()
 """How datasets write roles, in small letters, and what they are; others stay as they are."""
 _KEYS = (("role", "content"), ("from", "value"))
 """The two fields of messages: some may have the first pair, and others the second."""
-_MESSAGES_AS_TEXT = re.compile(r"\s*\[\s*[{\]]")
+_MESSAGES_AS_TEXT = re.compile(r"\s*\[\s*(?:\]|\{.*?[\"'](?:role|from)[\"'])", re.DOTALL)
 _TEXT_PARTS = (None, "text", "input_text", "output_text")
 _ASKING = frozenset({"system", "developer", "user", "tool"})
 _CALLS = ("tool_calls", "function_call")
@@ -434,8 +434,8 @@ def _after(prompt: Sequence[Mapping[str, str | None]], text: str) -> str | None:
 
 def _spoken(messages: Sequence[Mapping[str, str | None]]) -> list[tuple[str | None, str]]:
     """Without the system's, which a recipe may have added."""
-    said = ((each["role"], (each["content"] or "").strip()) for each in messages)
-    return [(role, content) for role, content in said if role != "system"]
+    turns = [(each["role"], (each["content"] or "").strip()) for each in messages]
+    return [turn for turn in turns if turn[0] != "system"]
 
 
 def is_chat(kind: pa.DataType) -> bool:
