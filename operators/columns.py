@@ -96,25 +96,25 @@ class Choices(NamedTuple):
     texts: list[str]
 
     @classmethod
-    def of(cls, cell: Any) -> Choices:
-        """Those in a list of texts or of {label, text}, {text: [...], label: [...]} or {A: ...}.
-
-        Raises:
-            ValueError: what was found instead.
-        """
+    def of(cls, cell: Any) -> Choices | str:
+        """Those in a list of texts or of {label, text}, {text: [...], label: [...]} or {A: ...}, or
+        what was found instead."""
         labels, texts = _labels_and_texts(list_in(cell) if isinstance(cell, str) else cell)
         while texts and texts[-1] in (None, ""):
             texts.pop()
             del labels[len(texts) :]
         if any(text in (None, "") for text in texts):
-            raise ValueError("an option before other options is empty")
-        if len(labels) != len(texts):
-            raise ValueError(f"{len(labels)} labels for {len(texts)} options")
+            return "an option before other options is empty"
         if not 0 < len(texts) <= len(_LETTERS):
-            raise ValueError(f"{len(texts) or 'no'} options")
+            return f"{len(texts) or 'no'} options"
         if any(isinstance(text, list | dict) for text in texts):
-            raise ValueError("options that are not texts")
-        return cls(list(map(str, labels)), [str(text).strip() for text in texts])
+            return "options that are not texts"
+        return cls([], [str(text).strip() for text in texts]).labelled(labels)
+
+    def labelled(self, labels: list[Any]) -> Choices | str:
+        if len(labels) != len(self.texts):
+            return f"{len(labels)} labels for {len(self.texts)} options"
+        return self._replace(labels=list(map(str, labels)))
 
     def reference(self, named: Any, first: int) -> str:
         """The letter and text of what a number, label, letter or text names, or a list the only
@@ -138,17 +138,10 @@ class Choices(NamedTuple):
     def shown(self) -> str:
         return "\n".join(f"{at}. {text}" for at, text in zip(_LETTERS, self.texts, strict=False))
 
-    def drawn(self, labels: list[Any] | None = None) -> Choices:
-        """In an order that depends on nothing but the texts; with these labels.
-
-        Raises:
-            ValueError: there is not a label for each.
-        """
-        labels = self.labels if labels is None else labels
-        if len(labels) != len(self.texts):
-            raise ValueError(f"{len(labels)} labels for {len(self.texts)} options")
+    def drawn(self) -> Choices:
+        """In an order that depends on nothing but the texts."""
         salt = "\n".join(sorted(self.texts))
-        pairs = zip(map(str, labels), self.texts, strict=True)
+        pairs = zip(self.labels, self.texts, strict=True)
         drawn = sorted(pairs, key=lambda pair: xxhash.xxh3_64_digest((pair[1] + salt).encode()))
         return Choices([label for label, _ in drawn], [text for _, text in drawn])
 

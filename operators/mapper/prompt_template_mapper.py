@@ -33,7 +33,7 @@ _BRACES = re.compile(r"(\\[a-zA-Z]{2,}\{[^{}]*\}|(?<!\{)\{\{[^{}]*\}\}(?!\})|\{[
 """A command of LaTeX such as `\\boxed{x}`, doubled braces, and those that may name a column."""
 _NAME = re.compile(r"[^\W\d][^{}\\,:;=<>|^+*\"]*")
 _Content: TypeAlias = tuple[str, str | None]  # the role of a message, and what it says
-_Options: TypeAlias = Sequence[Choices | ValueError]  # of each row, or why it has none
+_OptionsOfRows: TypeAlias = Sequence[Choices | str]  # of each row, or why it has none
 _ABSENT = ("n/a", "#n/a", "<na>")
 _ESCAPES = {"\a": "a", "\b": "b", "\v": "v", "\f": "f", "\r": "r", "\x1b": "e"}
 
@@ -146,10 +146,14 @@ class PromptTemplateMapper(Operator):
 
     def questions(self) -> Columns:
         """The columns of which questions are made, as paths."""
-        names = columns_in(self.question) or [self.question]
-        if not self.choices:
-            return tuple(names)
-        return tuple(name for name in names if name != "choices") or self.choices
+        if not columns_in(self.question):
+            return (self.question,)
+        return self._named_in(self.question) or self.choices
+
+    def _named_in(self, text: str | None) -> Columns:
+        """The columns that a text over columns names, without the options."""
+        names = columns_in(text or "")
+        return tuple(name for name in names if name != "choices" or not self.choices)
 
     def as_question(self, template: str) -> str:
         """A template as the field `question` has it in YAML, as a text over columns."""
@@ -158,7 +162,7 @@ class PromptTemplateMapper(Operator):
 
     def paths(self) -> Columns:
         reference = [] if self.reference is None else [self.reference]
-        of_system = (name for name in columns_in(self.system or "") if name != "choices")
+        of_system = self._named_in(self.system)
         return (*self.questions(), *of_system, *reference, *self.choices, *self.identity)
 
     def writes(self) -> Columns:
@@ -208,24 +212,21 @@ class PromptTemplateMapper(Operator):
             self._fail(table, references.index(""), "no_reference")
         return [text for text in references if text]
 
-    def options(self, table: pa.Table) -> list[Choices | ValueError]:
+    def options(self, table: pa.Table) -> list[Choices | str]:
         """Those of each row, in the order in which a prompt shows them, or what is wrong with them;
         empty without `choices`."""
+        if not self.choices:
+            return []
         columns = [at_path(table, path).to_pylist() for path in self.choices]
         cells = columns[0] if len(columns) == 1 else map(list, zip(*columns, strict=True))
-        labels, is_drawn = [None] * table.num_rows, self.reference in self.choices
-        if self.reference is not None and is_list((marks := at_path(table, self.reference)).type):
-            labels, is_drawn = marks.to_pylist(), True
-        found = list[Choices | ValueError]()
-        for cell, own in zip(cells, labels, strict=bool(self.choices)):
-            try:
-                options = Choices.of(cell)
-                found.append(options.drawn(own) if is_drawn else options)
-            except ValueError as error:
-                found.append(error)
-        return found
+        found, is_drawn = list(map(Choices.of, cells)), self.reference in self.choices
+        marks = None if self.reference is None else at_path(table, self.reference)
+        if marks is not None and is_list(marks.type):
+            is_drawn, pairs = True, zip(found, marks.to_pylist(), strict=True)
+            found = [o.labelled(own or []) if isinstance(o, Choices) else o for o, own in pairs]
+        return [o.drawn() if is_drawn and isinstance(o, Choices) else o for o in found]
 
-    def references(self, table: pa.Table, options: _Options) -> list[str]:
+    def references(self, table: pa.Table, options: _OptionsOfRows) -> list[str]:
         """Empty where a row has none."""
         column = at_path(table, self.reference or "")
         is_raw = self.choices and (pa.types.is_integer(column.type) or is_list(column.type))
@@ -237,7 +238,7 @@ class PromptTemplateMapper(Operator):
             for each, name in zip(options, named, strict=True)
         ]
 
-    def _prompts(self, table: pa.Table, options: _Options) -> pa.Array:
+    def _prompts(self, table: pa.Table, options: _OptionsOfRows) -> pa.Array:
         systems: list[str | None] = [self.system] * table.num_rows
         if columns_in(self.system or ""):
             systems = self._filled(self.system or "", table, options).to_pylist()
@@ -254,7 +255,7 @@ class PromptTemplateMapper(Operator):
             "set `question` to a column of strings or of chat messages (role, content)",
         )
 
-    def _filled(self, text: str, table: pa.Table, options: _Options) -> pa.Array:
+    def _filled(self, text: str, table: pa.Table, options: _OptionsOfRows) -> pa.Array:
         """A text over columns, string[N]; null where their cells are empty, whatever the options
         are."""
         cells = {f"{{{name}}}": self._cells(table, name, options) for name in columns_in(text)}
@@ -263,11 +264,11 @@ class PromptTemplateMapper(Operator):
             for part in _BRACES.split(text)
         ]
         texts = pc.utf8_trim_whitespace(pc.binary_join_element_wise(*pieces, ""))
-        asked = [cells[name] for name in cells if name != "{choices}" or not self.choices]
+        asked = [cells[f"{{{name}}}"] for name in self._named_in(text)]
         given = pc.binary_join_element_wise(*(asked or cells.values()), "")
         return pc.if_else(pc.equal(pc.utf8_trim_whitespace(given), ""), None, texts)
 
-    def _cells(self, table: pa.Table, name: str, options: _Options) -> pa.Array:
+    def _cells(self, table: pa.Table, name: str, options: _OptionsOfRows) -> pa.Array:
         if self.choices and name == "choices":
             shown = [each.shown() if isinstance(each, Choices) else "" for each in options]
             return pa.array(shown, pa.string())

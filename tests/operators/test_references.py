@@ -31,7 +31,7 @@ CASES = [
     ("I think of a dog. The answer is B", '["C", "a dog"]', "wrong_answer"),
     ("I get 7. So A.", '["B", "7"]', "wrong_answer"),
     ("The answer is (A) 7", '["B", "7"]', "wrong_answer"),
-    # A unit, or what is said of another option behind the number, is no answer.
+    # A unit, or another option that is mentioned behind the number, is no answer.
     ("Final answer: 7 (C is too large)", '["B", "7"]', "correct"),
     ("The answer is 7 A.", '["B", "7 A"]', "correct"),
     ("So I = 7 F", '["B", "7 F"]', "correct"),
