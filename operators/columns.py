@@ -148,9 +148,9 @@ class Choices(NamedTuple):
 
 def _labels_and_texts(cell: Any) -> tuple[list[Any], list[Any]]:
     if isinstance(cell, Mapping):
-        texts = list(cell.get("text") or cell.get("choices") or ())
-        if texts:
-            return list(cell.get("label") or texts), texts
+        texts = cell.get("text") or cell.get("choices")
+        if isinstance(texts, list):
+            return list(cell.get("label") or texts), list(texts)
         given = {name: text for name, text in cell.items() if text not in (None, "")}
         return list(given), list(given.values())
     if not isinstance(cell, list):

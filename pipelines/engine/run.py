@@ -398,7 +398,8 @@ def _lines_about_prompts(plan: Plan) -> Iterator[str]:
     """What the first chunk shows about prompts, as far as it can be read."""
     for step in plan.steps if plan.source.rows else ():
         if isinstance(step.operator, PromptTemplateMapper):
-            with suppress(RejuiceError, FileNotFoundError):  # A step that is not yet run.
+            # A step that is not yet run, or dates that Python has not: a hint ends no run.
+            with suppress(RejuiceError, FileNotFoundError, ValueError, OverflowError):
                 frame, change = plan.frame_before(0, step), plan.load(step, 0).change
                 yield from lines_about_prompts(plan.recipe, step, frame, change)
 

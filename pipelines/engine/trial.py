@@ -77,9 +77,8 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
             frame = applied.after
             if isinstance(applied.step.operator, PromptTemplateMapper):
                 lines += _of_references(recipe, applied.step, applied.before.table(), frame)
-                same += lines_about_prompts(
-                    recipe, applied.step, applied.before, applied.result.change
-                )
+                change = applied.result.change
+                same += lines_about_prompts(recipe, applied.step, applied.before, change)
         is_whole = grouped and dataset.is_small()
         made = apply_steps(steps, Frame.of(dataset.table())) if is_whole else frame
     except RejuiceError as error:
@@ -239,29 +238,25 @@ def _columns_of_options(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(of_first if found and found[0]["one"] else of_first[:1])
 
 
-class _NamedOption(NamedTuple):
+class _Pick(NamedTuple):
     prompt: str
     reference: str  # as it is without `choices`
     texts: list[str]  # of the options
     option: str  # the reference with `choices`; empty where it names none
 
 
-def _named_options(
-    operator: PromptTemplateMapper, before: Frame, made: Frame
-) -> list[_NamedOption]:
+def _named_options(operator: PromptTemplateMapper, before: Frame, made: Frame) -> list[_Pick]:
     rows = before.select(operator.reads_of(before.column_names))
     options, prompts = operator.options(rows), made.select(["prompt", "reference"]).to_pylist()
     triples = zip(prompts, options, operator.references(rows, options), strict=True)
     return [
-        _NamedOption(str(row["prompt"]), row["reference"], each.texts, option)
+        _Pick(str(row["prompt"]), row["reference"], each.texts, option)
         for row, each, option in triples
         if row["reference"] and isinstance(each, Choices)
     ]
 
 
-def _option_lines(
-    name: str, operator: PromptTemplateMapper, named: list[_NamedOption]
-) -> list[str]:
+def _option_lines(name: str, operator: PromptTemplateMapper, named: list[_Pick]) -> list[str]:
     """What to set, unless letters can be known, or no letter will be given."""
     are_texts = all(each.reference in each.texts for each in named)
     are_shown = all(text in each.prompt for each in named for text in each.texts)

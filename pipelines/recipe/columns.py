@@ -221,7 +221,8 @@ def check_reads(steps: Sequence[Step], columns: Iterable[str], where: Position) 
                 reader = reads.operator.reader_of(name)
                 found = f"column '{name}'{f', which {reader} reads,' if reader else ''} is missing"
                 right = _remedy(name, there)
-                if isinstance(operator, PromptTemplateMapper) and "{" in operator.question:
+                maker = operator if isinstance(operator, PromptTemplateMapper) else None
+                if maker and f"{{{name}" in f"{maker.question}{maker.system}":
                     right += f"; if it is text, double its braces: {{{{{name}}}}}"
                 raise RecipeError(found, right, where=where(reads))
             if name in answers and (reader := operator.reader_of(name)):

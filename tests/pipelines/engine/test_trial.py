@@ -239,7 +239,8 @@ def test_responses_differ_as_they_should(lines, others):
 def test_a_column_of_a_question_that_is_not_there(lines):
     lines(["prompt_template_mapper", RECORDED], [row("a", input="x")])
     for name, right in (("inptu", "did you mean 'input'"), ("x", "there are: answer, input, ")):
-        maker = {"prompt_template_mapper": {"question": f"{{question}}\n{{{name}}}"}}
+        field = "system" if name == "x" else "question"
+        maker = {"prompt_template_mapper": {field: f"{{question}}\n{{{name}}}"}}
         recipe = Recipe([maker, RECORDED], "a.jsonl", export_path="out.parquet")
         with pytest.raises(RecipeError, match=f"column '{name}' is missing; {right}") as raised:
             checked_schema(recipe)
