@@ -96,44 +96,68 @@ class Choices(NamedTuple):
     texts: list[str]
 
     @classmethod
-    def of(cls, cell: Any) -> Choices | None:
-        """Those in a list of texts or of {label, text}, {text: [...], label: [...]} or {A: ...}."""
-        cell = listed_answers(cell) if isinstance(cell, str) else cell
-        if isinstance(cell, Mapping):
-            texts = cell.get("text") or cell.get("choices")
-            labels, texts = (cell.get("label") or texts, texts) if texts else (cell, cell.values())
-        elif isinstance(cell, list) and all(isinstance(each, Mapping) for each in cell):
-            labels, texts = ([each.get(name) for each in cell] for name in ("label", "text"))
-        else:
-            labels = texts = cell if isinstance(cell, list) else []
-        pairs = [pair for pair in zip(labels, texts, strict=False) if pair[1] not in (None, "")]
-        if not 0 < len(pairs) <= len(_LETTERS) or any(isinstance(t, list | dict) for _, t in pairs):
-            return None
-        return cls([str(label) for label, _ in pairs], [str(text).strip() for _, text in pairs])
+    def of(cls, cell: Any) -> Choices | str:
+        """Those in a list of texts or of {label, text}, {text: [...], label: [...]} or {A: ...}, or
+        what was found instead."""
+        labels, texts = _labels_and_texts(list_in(cell) if isinstance(cell, str) else cell)
+        while texts and texts[-1] in (None, ""):
+            texts.pop()
+            del labels[len(texts) :]
+        if any(text in (None, "") for text in texts):
+            return "an option before other options is empty"
+        if not 0 < len(texts) <= len(_LETTERS):
+            return f"{len(texts) or 'no'} options"
+        if any(isinstance(text, list | dict) for text in texts):
+            return "options that are not texts"
+        return cls([], [str(text).strip() for text in texts]).labelled(labels)
+
+    def labelled(self, labels: list[Any]) -> Choices | str:
+        if len(labels) != len(self.texts):
+            return f"{len(labels)} labels for {len(self.texts)} options"
+        return self._replace(labels=list(map(str, labels)))
 
     def reference(self, named: Any, first: int) -> str:
         """The letter and text of what a number, label, letter or text names, or a list the only
         label 1; empty where it names none."""
-        letters, name = list(_LETTERS[: len(self.texts)]), "1" if isinstance(named, list) else named
-        at = int(named) - first if str(named).isdecimal() else -1
-        if isinstance(name, str):
-            letter = name.strip("() .").upper()
-            known = ((self.labels, name), (letters, letter), (self.texts, name))
-            at = next((each.index(n) for each, n in known if each.count(n) == 1), at)
-        if not 0 <= at < len(letters):
+        at = self._place(named, first)
+        if not 0 <= at < len(self.texts):
             return ""
-        text = self.texts[at]
-        return as_text([letters[at], *([] if text.upper() in letters else [text])])
+        is_letter = self.texts[at].upper() in _LETTERS[: len(self.texts)]
+        return as_text([_LETTERS[at], *([] if is_letter else [self.texts[at]])])
+
+    def _place(self, named: Any, first: int) -> int:
+        if isinstance(named, list):
+            return self.labels.index("1") if self.labels.count("1") == 1 else -1
+        if isinstance(named, str):
+            letter, letters = named.strip("() .").upper(), list(_LETTERS[: len(self.texts)])
+            for names, name in ((self.labels, named), (letters, letter), (self.texts, named)):
+                if names.count(name) == 1:
+                    return names.index(name)
+        return int(named) - first if str(named).isdecimal() else -1
 
     def shown(self) -> str:
         return "\n".join(f"{at}. {text}" for at, text in zip(_LETTERS, self.texts, strict=False))
 
-    def drawn(self, labels: list[Any] | None = None) -> Choices:
-        """In an order that depends on nothing but the texts; with these labels."""
+    def drawn(self) -> Choices:
+        """In an order that depends on nothing but the texts."""
         salt = "\n".join(sorted(self.texts))
-        pairs = zip(map(str, labels or self.labels), self.texts, strict=False)
+        pairs = zip(self.labels, self.texts, strict=True)
         drawn = sorted(pairs, key=lambda pair: xxhash.xxh3_64_digest((pair[1] + salt).encode()))
         return Choices([label for label, _ in drawn], [text for _, text in drawn])
+
+
+def _labels_and_texts(cell: Any) -> tuple[list[Any], list[Any]]:
+    if isinstance(cell, Mapping):
+        texts = cell.get("text") or cell.get("choices")
+        if isinstance(texts, list):
+            return list(cell.get("label") or texts), list(texts)
+        given = {name: text for name, text in cell.items() if text not in (None, "")}
+        return list(given), list(given.values())
+    if not isinstance(cell, list):
+        return [], []
+    if cell and all(isinstance(each, Mapping) for each in cell):
+        return [each.get("label") for each in cell], [each.get("text") for each in cell]
+    return list(cell), list(cell)
 
 
 # --- The row contract: names and types of the columns that operators agree on ---------

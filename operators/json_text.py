@@ -30,11 +30,14 @@ _COMMANDS = {
     "t": "tan tanh tau tbinom text textbf textit textmd textnormal textrm textsf texttt textup "
     "tfrac therefore theta thetasym thickapprox thicksim thinspace tilde times tiny to top "
     "triangle triangledown triangleleft trianglelefteq triangleq triangleright trianglerighteq",
-    "n": "nabla natural ncong ne nearrow neg neq nexists ngeq ngeqslant ngtr ni nleftarrow nleq "
+    "n": "nabla natural ncong ne nearrow neg neq newcommand newline nexists ngeq ngeqslant ngtr ni "
+    "nleftarrow nleq "
     "nleqslant nless nmid nolimits nonumber normalsize not notag notin nparallel nprec nrightarrow "
     "nsim nsubseteq nsucc nsupseteq ntriangleleft ntriangleright nu nvdash nwarrow",
 }
 _KNOWN = {letter: frozenset(names.split()) for letter, names in _COMMANDS.items()}
+LATEX_OF_N = _KNOWN["n"]
+"""Commands of LaTeX that begin as a line break is written in many languages."""
 _NAMES = frozenset(
     {"ne", "neg", "neq", "ni", "nless", "nmid", "not", "nu", "tag", "text", "to", "top"}
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +26,15 @@ from ..columns import (
     with_items,
 )
 from ..errors import DataError
+from ..json_text import LATEX_OF_N
 from ..operator import Change, Columns, Operator, drop
 
-_COLUMN = re.compile(r"\{\{|\{([^{}]*)\}")
+_BRACES = re.compile(r"(\\[a-zA-Z]{2,}\{[^{}]*\}|(?<!\{)\{\{[^{}]*\}\}(?!\})|\{[^{}]*\})")
+"""A command of LaTeX such as `\\boxed{x}`, doubled braces, and those that may name a column."""
+_NAME = re.compile(r"[^\W\d][^{}\\,:;=<>|^+*\"]*")
+_Content: TypeAlias = tuple[str, str | None]  # the role of a message, and what it says
+_OptionsOfRows: TypeAlias = Sequence[Choices | str]  # of each row, or why it has none
+_ABSENT = ("n/a", "#n/a", "<na>")
 _ESCAPES = {"\a": "a", "\b": "b", "\v": "v", "\f": "f", "\r": "r", "\x1b": "e"}
 
 
@@ -39,7 +46,7 @@ class PromptTemplateMapper(Operator):
     rows are sorted by question.
 
     References are stripped of white space and otherwise unchanged: the verifier reads `1,234`.
-    `n/a` is no reference, unless `reference_form` is `text`.
+    A text `n/a` is no reference, unless `reference_form` is `text`.
     Several right answers are a list, or a JSON list as text; they become a JSON list as text,
     which the verifier reads.
 
@@ -58,7 +65,8 @@ class PromptTemplateMapper(Operator):
     tool.
 
     Or a text over columns, such as "{instruction}\\n{input}": an empty cell gives nothing, and
-    `{choices}` are those of `choices`, in lines `A. ...`. Braces that are text are doubled."""
+    `{choices}` are those of `choices`, in lines `A. ...`. `{{name}}` is the text `{name}`; other
+    braces, such as `{1, 2}` and `\\boxed{x}`, are text."""
     final_message: Literal["auto", "response", "fail"] = "auto"
     """What a final message of the assistant is: `response` leaves it out of the prompt, and
     `recorded_rollout_mapper` reads it from the same column; `fail` ends the run. `auto` is `fail`
@@ -80,14 +88,16 @@ class PromptTemplateMapper(Operator):
     choices: tuple[str, ...] = ()
     """Column with the options of multiple choice, or a column for each. The number, label or text
     of one in `reference` becomes its letter and text, which are both right. An order is drawn if
-    `reference` is one of the columns, or a list of 1 for the right one and 0, as it is first."""
+    `reference` is one of the columns, or a list of 1 for the right one and 0, as it is first. Only
+    the last options may be empty."""
     first_choice: Literal[0, 1] = 0
     """The number of the first of the choices, where references are numbers."""
     reference_pattern: str | None = None
     """Regular expression that finds the reference in that column, such as `#### (.*)`. The last
     match counts; its first group is the reference, if it has one."""
     system: str | None = None
-    """System message to prepend. Chats that already begin with a system message keep theirs."""
+    """System message to prepend, or a text over columns, such as "{system}", as in `question`: none
+    where the cells are empty. Chats that already begin with a system message keep theirs."""
     template: str = "{question}"
     """The user's message. `{question}` is filled in; all other braces are text."""
     on_bad_row: Literal["fail", "drop_row"] = "fail"
@@ -113,6 +123,14 @@ class PromptTemplateMapper(Operator):
             raise ValueError(f"not a regular expression: {error}") from None
         return pattern
 
+    @field_validator("question")
+    @classmethod
+    def _has_line_breaks(cls, question: str) -> str:
+        commands = set(re.findall(r"\\(n[a-zA-Z]*)", question))
+        if "\n" not in question and commands - LATEX_OF_N:
+            raise ValueError(r"\n is not a line break in single quotes; put it in double quotes")
+        return question
+
     @field_validator("template")
     @classmethod
     def _has_question(cls, template: str) -> str:
@@ -128,15 +146,24 @@ class PromptTemplateMapper(Operator):
 
     def questions(self) -> Columns:
         """The columns of which questions are made, as paths."""
-        names = self._names() or [self.question]
-        return tuple(n for n in names if not self.choices or n != "choices") or self.choices
+        if not columns_in(self.question):
+            return (self.question,)
+        return self._named_in(self.question) or self.choices
 
-    def _names(self) -> list[str]:
-        return list(filter(None, _COLUMN.findall(self.question)))
+    def _named_in(self, text: str | None) -> Columns:
+        """The columns that a text over columns names, without the options."""
+        names = columns_in(text or "")
+        return tuple(name for name in names if name != "choices" or not self.choices)
+
+    def as_question(self, template: str) -> str:
+        """A template as the field `question` has it in YAML, as a text over columns."""
+        question = self.question if "{" in self.question else f"{{{self.question}}}"
+        return json.dumps(template.replace("{question}", question), ensure_ascii=False)
 
     def paths(self) -> Columns:
         reference = [] if self.reference is None else [self.reference]
-        return (*self.questions(), *reference, *self.choices, *self.identity)
+        of_system = self._named_in(self.system)
+        return (*self.questions(), *of_system, *reference, *self.choices, *self.identity)
 
     def writes(self) -> Columns:
         return ("prompt_id", "prompt", "reference")
@@ -149,13 +176,14 @@ class PromptTemplateMapper(Operator):
         return tuple(name for name, sources in whole.items() if name in sources)
 
     def apply(self, table: pa.Table) -> Change:
-        prompts, dialogues = self._prompts(table)
+        options = self.options(table)
+        prompts, dialogues = self._prompts(table, options)
         columns = {"prompt": prompts}
         bad = {"no_question": prompts.is_null()}
         if self.reference is None:
             columns["reference"] = pa.nulls(table.num_rows, pa.string())
         else:
-            found = self.references(table)
+            found = self.references(table, options)
             columns["reference"] = pa.array([text or None for text in found], pa.string())
             bad["no_reference"] = columns["reference"].is_null()
         others = [at_path(table, path).to_pylist() for path in self.identity]
@@ -178,71 +206,89 @@ class PromptTemplateMapper(Operator):
         """
         if self.reference is None:
             return []
-        references = self.references(table)
+        references = self.references(table, self.options(table))
         usable = self.reference_pattern is None or any(references)
         if self.on_bad_row == "fail" and usable and "" in references:
             self._fail(table, references.index(""), "no_reference")
         return [text for text in references if text]
 
-    def _composed(self, table: pa.Table) -> pa.Array:
-        cells = {name: self._cells(table, name) for name in self._names()}
-        values = {"{{": "{", "}}": "}", **{f"{{{name}}}": each for name, each in cells.items()}}
-        question = re.sub(r"\\n(?![a-z])", "\n", self.question)  # As YAML has it in single quotes.
-        texts = pc.utf8_trim_whitespace(fill(question, values))
-        given = pc.utf8_trim_whitespace(pc.binary_join_element_wise(*cells.values(), ""))
-        return self._from_text(pc.if_else(pc.equal(given, ""), None, texts))
-
-    def _cells(self, table: pa.Table, name: str) -> pa.Array:
-        if self.choices and name == "choices":
-            shown = [each.shown() if each else "" for each in self.options(table)]
-            return pa.array(shown, pa.string())
-        right = "name columns of strings or numbers in `question`, and of options in `choices`"
-        return pc.fill_null(_texts(at_path(table, name), name, right), "")
-
-    def options(self, table: pa.Table) -> list[Choices | None]:
-        """Those of each row, in the order in which a prompt shows them."""
+    def options(self, table: pa.Table) -> list[Choices | str]:
+        """Those of each row, in the order in which a prompt shows them, or what is wrong with them;
+        empty without `choices`."""
+        if not self.choices:
+            return []
         columns = [at_path(table, path).to_pylist() for path in self.choices]
         cells = columns[0] if len(columns) == 1 else map(list, zip(*columns, strict=True))
-        found = list(map(Choices.of, cells))
+        found, is_drawn = list(map(Choices.of, cells)), self.reference in self.choices
         marks = None if self.reference is None else at_path(table, self.reference)
         if marks is not None and is_list(marks.type):
-            return [o and o.drawn(m) for o, m in zip(found, marks.to_pylist(), strict=True)]
-        return [o and o.drawn() for o in found] if self.reference in self.choices else found
+            is_drawn, pairs = True, zip(found, marks.to_pylist(), strict=True)
+            found = [o.labelled(own or []) if isinstance(o, Choices) else o for o, own in pairs]
+        return [o.drawn() if is_drawn and isinstance(o, Choices) else o for o in found]
 
-    def references(self, table: pa.Table) -> list[str]:
+    def references(self, table: pa.Table, options: _OptionsOfRows) -> list[str]:
         """Empty where a row has none."""
         column = at_path(table, self.reference or "")
         is_raw = self.choices and (pa.types.is_integer(column.type) or is_list(column.type))
         named = column.to_pylist() if is_raw else self._found(column)
         if not self.choices:
             return named
-        pairs = zip(self.options(table), named, strict=True)
-        return [options.reference(n, self.first_choice) if options else "" for options, n in pairs]
+        return [
+            each.reference(name, self.first_choice) if isinstance(each, Choices) else ""
+            for each, name in zip(options, named, strict=True)
+        ]
 
-    def _prompts(self, table: pa.Table) -> tuple[pa.Array, int]:
+    def _prompts(self, table: pa.Table, options: _OptionsOfRows) -> tuple[pa.Array, int]:
         """Prompts, and how many questions are dialogues: none where a template surrounds them."""
-        if self._names():
-            return self._composed(table), 0
+        systems: list[str | None] = [self.system] * table.num_rows
+        if columns_in(self.system or ""):
+            systems = self._filled(self.system or "", table, options).to_pylist()
+        if columns_in(self.question):
+            return self._from_text(self._filled(self.question, table, options), systems), 0
         questions = at_path(table, self.question)
         chats = chats_of(questions)
         if chats is not None and not (chats.dialogues and self.template != "{question}"):
-            return self._from_chat(chats, questions), chats.dialogues
+            return self._from_chat(chats, questions, systems), chats.dialogues
         if is_text(questions.type) or pa.types.is_null(questions.type):
-            return self._from_text(questions.cast(pa.string())), 0
+            return self._from_text(questions.cast(pa.string()), systems), 0
         raise DataError(
             f"column '{self.question}' is {questions.type}",
             "set `question` to a column of strings or of chat messages (role, content)",
         )
 
-    def _from_text(self, questions: pa.Array) -> pa.Array:
+    def _filled(self, text: str, table: pa.Table, options: _OptionsOfRows) -> pa.Array:
+        """A text over columns, string[N]; null where their cells are empty, whatever the options
+        are."""
+        cells = {f"{{{name}}}": self._cells(table, name, options) for name in columns_in(text)}
+        pieces = [
+            cells.get(part, part[1:-1] if part.startswith("{{") else part)
+            for part in _BRACES.split(text)
+        ]
+        texts = pc.utf8_trim_whitespace(pc.binary_join_element_wise(*pieces, ""))
+        asked = [cells[f"{{{name}}}"] for name in self._named_in(text)]
+        given = pc.binary_join_element_wise(*(asked or cells.values()), "")
+        return pc.if_else(pc.equal(pc.utf8_trim_whitespace(given), ""), None, texts)
+
+    def _cells(self, table: pa.Table, name: str, options: _OptionsOfRows) -> pa.Array:
+        if self.choices and name == "choices":
+            shown = [each.shown() if isinstance(each, Choices) else "" for each in options]
+            return pa.array(shown, pa.string())
+        right = "name columns of strings or numbers in `question`, and of options in `choices`"
+        return pc.fill_null(_texts(at_path(table, name), name, right), "")
+
+    def _from_text(self, questions: pa.Array, systems: Sequence[str | None]) -> pa.Array:
         present_N = pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(questions), ""), False)
         texts = fill(self.template, {"{question}": pc.if_else(present_N, questions, None)})
-        head = [] if self.system is None else [("system", self.system)]
         return prompts_of(
-            [[] if text is None else [*head, ("user", text)] for text in texts.to_pylist()]
+            [
+                [] if text is None else _after_system(system, [("user", text)])
+                for text, system in zip(texts.to_pylist(), systems, strict=True)
+            ]
         )
 
-    def _from_chat(self, chats: Chats, questions: pa.Array) -> pa.Array:
+    def _from_chat(
+        self, chats: Chats, questions: pa.Array, systems: Sequence[str | None]
+    ) -> pa.Array:
         if self.template != "{question}":
             raise DataError(
                 f"column '{self.question}' contains chat messages", "leave out `template`"
@@ -255,10 +301,15 @@ class PromptTemplateMapper(Operator):
                 "leave such rows out, or set other_fields: leave_out",
             )
         return prompts_of(
-            [self._asked(chat, questions[row]) for row, chat in enumerate(chats.chats)]
+            [
+                self._asked(chat, questions[row], systems[row])
+                for row, chat in enumerate(chats.chats)
+            ]
         )
 
-    def _asked(self, chat: list[Message], question: pa.Scalar) -> list[tuple[str, str | None]]:
+    def _asked(
+        self, chat: list[Message], question: pa.Scalar, system: str | None
+    ) -> list[_Content]:
         """Roles and contents of a prompt; none where only the system says something, or nobody."""
         if chat and chat[-1].role == "assistant":
             if self.final_message == "fail":
@@ -276,14 +327,10 @@ class PromptTemplateMapper(Operator):
             )
         if not any(role != "system" and (content or "").strip() for role, content in asked):
             return []
-        has_system = self.system is None or asked[0][0] == "system"
-        return asked if has_system else [("system", self.system), *asked]
+        return asked if asked[0][0] == "system" else _after_system(system, asked)
 
     def _found(self, column: pa.Array) -> list[str]:
         """Empty where a row has none."""
-        if pa.types.is_boolean(column.type):  # Of a question to which yes is an answer, too.
-            words = {True: as_text(["true", "yes"]), False: as_text(["false", "no"])}
-            return [words.get(each, "") for each in column.to_pylist()]
         name = self.reference or ""
         right = "set `reference` to a column of strings, numbers or lists of them"
         if is_list(column.type):
@@ -297,7 +344,9 @@ class PromptTemplateMapper(Operator):
         is_whole = text is None or self.reference_pattern or self.reference_form == "text"
         several = None if is_whole else listed_answers(text or "")
         if several is None:
-            return self._one(text)
+            found = self._one(text)  # Not `none`: it may be an answer.
+            is_absent = found.lower() in _ABSENT and self.reference_form != "text"
+            return "" if is_absent and not self.choices else found
         return as_text(list(filter(None, map(self._one, several))))
 
     def _one(self, text: str | None) -> str:
@@ -309,9 +358,7 @@ class PromptTemplateMapper(Operator):
             text = last_box(text)
         elif self.reference_form == "boxed":
             text = None
-        text = (text or "").strip()  # Not `none`: it may be an answer.
-        absent = self.reference_form != "text" and text.lower() in ("n/a", "#n/a", "<na>")
-        return "" if absent else text
+        return (text or "").strip()
 
     def _fail(self, table: pa.Table, row: int, reason: str) -> None:
         right = "fix the row, or set on_bad_row: drop_row to leave such rows out"
@@ -323,9 +370,23 @@ class PromptTemplateMapper(Operator):
             named = "', '".join(self.questions())
             raise DataError(f"a row has no text in column '{named}'{rest}", right)
         why = f", {self.reference_pattern!r} not found" if self.reference_pattern else ""
-        why += f", no option where first_choice is {self.first_choice}" if self.choices else ""
+        for options in self.options(table.slice(row, 1)):
+            ways = f"text, letter, number (first_choice: {self.first_choice}) or one label 1"
+            none = f"which names no option by {ways}"
+            why += f", {none if isinstance(options, Choices) else options}"
+        if not self.choices and own.strip("' ").lower() in _ABSENT:
+            right += ", or reference_form: text where it is the answer"
         its = ", ".join(f"its {path}: {value}" for path, value in values.items())
         raise DataError(f"no reference in column '{self.reference}': {own}{why} ({its})", right)
+
+
+def columns_in(text: str) -> list[str]:
+    """The columns that a text over columns names."""
+    return [each[1:-1] for each in _BRACES.findall(text) if _NAME.fullmatch(each[1:-1])]
+
+
+def _after_system(system: str | None, asked: list[_Content]) -> list[_Content]:
+    return asked if system is None else [("system", system), *asked]
 
 
 def _texts(column: pa.Array, name: str, right: str) -> pa.Array:

@@ -35,7 +35,7 @@ __all__ = [
 
 _log = logger(__name__)
 _DECORATION = re.compile(r"\A[-=_]{3,}\s*\n|\A<<|>>\Z|[\U0001f300-\U0001faff✅✓✔⭐✨]")
-_LETTER = re.compile(r"\W*[A-Ja-j]\W*")
+_LETTER = re.compile(r"\W*([A-Ja-j])\W*")
 _PHRASE = re.compile(r"(?:the )?(?:final |correct )?answer(?: is\b|:)", re.IGNORECASE)
 
 
@@ -117,7 +117,8 @@ def verify_batch(
         return verdicts
     ends = accumulate(sizes)
     parts = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
-    return [_best(verdicts[part], flat[part]) for part in parts]
+    pairs = zip(references, parts, strict=True)
+    return [_best(reference, verdicts[part]) for reference, part in pairs]
 
 
 _Typed = tuple[str | None, AnswerType | None]  # a reference, and the type that it is given
@@ -152,13 +153,18 @@ def _each(
     return [(as_tuple(each) if is_ordered else each, given) for each in several]
 
 
-def _best(verdicts: Sequence[Verdict], references: Sequence[_Typed]) -> Verdict:
-    """The verdict by several right answers: right by one, else unknown by one, else wrong. The
-    letter of another option decides, whatever number the response has besides."""
-    types = [text and type_of(text) for text, _ in references]
-    if types[0] is AnswerType.CHOICE and _LETTER.fullmatch(verdicts[0].answer or ""):
-        pairs = zip(verdicts, types, strict=True)
-        verdicts = [verdict for verdict, kind in pairs if kind not in (*COMPUTED, *MEASURED)]
+def _best(reference: str | None, verdicts: Sequence[Verdict]) -> Verdict:
+    """The verdict by several right answers: right by one, else unknown by one, else wrong.
+
+    Of the letter and the number of an option, `["B", "7"]`, another letter decides, unless it
+    belongs to the number, as in `7 A`.
+    """
+    letter = _LETTER.fullmatch(verdicts[0].answer or "")
+    given = listed_answers(reference or "") if letter else None
+    if letter and given and len(given) == 2 and re.fullmatch("[A-J]", given[0]):
+        is_number = type_of(given[1]) in (*COMPUTED, *MEASURED)
+        if is_number and not re.search(rf"\b{letter[1]}\b", verdicts[1].answer or ""):
+            verdicts = verdicts[:1]
     for wanted in (("correct",), FAILURES):
         for verdict in verdicts:
             if verdict.verdict in wanted:

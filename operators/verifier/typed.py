@@ -184,8 +184,12 @@ def _yes_or_no(text: str) -> list[Mention]:
     return [Mention(_MEANS[each[0].lower()], *each.span()) for each in given]
 
 
-BOOLEAN = AnswerRules(lambda text: text.lower() in _MEANS, _yes_or_no, equal=eq)
-"""Yes or no, in any of these languages; true or false, which are others."""
+def _is_that(answer: object, wanted: object) -> bool:
+    return answer == wanted or (answer, wanted) in {("yes", "true"), ("no", "false")}
+
+
+BOOLEAN = AnswerRules(lambda text: text.lower() in _MEANS, _yes_or_no, equal=_is_that)
+"""Yes or no, in any of these languages; true or false, which yes and no say, too."""
 
 
 # --- Types ----------------------------------------------------------------------------

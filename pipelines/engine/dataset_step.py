@@ -112,7 +112,7 @@ def count_shards(plan: Plan, step: Step, progress: Progress) -> int:
         size: int = sum(pool.map(lambda path: path.stat().st_size, paths))
     rows = sum(plan.source.rows)
     size += rows * _WORKING_BYTES
-    if size > SHARD_BYTES and _SHARD in read_checked(paths[0]).column_names:
+    if size > SHARD_BYTES and all(_SHARD in d.column_names for d in read_digests(plan, step)):
         return -(-size // SHARD_BYTES)
     if size > _MUCH_BYTES:
         progress.tell(

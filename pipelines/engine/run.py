@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Literal
@@ -216,7 +216,8 @@ class Run:
         self.retry_missing, self.retry_dropped = None, False
         for each, what in sorted(retries, key=lambda retry: retry[0].number):
             self.plan.count_retry(each, what)
-            self.open_plan()  # Retries of later steps are counted in other folders than before.
+            # Retries of later steps are counted in other folders than before.
+            self.plan = Plan.of(plan.recipe, plan.source, self.cache)
 
     def run_stage(self, steps: Sequence[Step]) -> None:
         last = steps[-1]
@@ -394,12 +395,13 @@ def _run_chunk(plan: Plan, steps: Sequence[Step], needs_digest: bool, chunk: int
 
 
 def _lines_about_prompts(plan: Plan) -> Iterator[str]:
-    """What the first chunk shows about prompts."""
+    """What the first chunk shows about prompts, as far as it can be read."""
     for step in plan.steps if plan.source.rows else ():
         if isinstance(step.operator, PromptTemplateMapper):
-            later = plan.steps[step.number] if step.number < len(plan.steps) else None
-            before, after = plan.source_frame(0), plan.frame_before(0, later)
-            yield from lines_about_prompts(plan.recipe, step, before, after)
+            # A step that is not yet run, or dates that Python has not: a hint ends no run.
+            with suppress(RejuiceError, FileNotFoundError, ValueError, OverflowError):
+                frame, change = plan.frame_before(0, step), plan.load(step, 0).change
+                yield from lines_about_prompts(plan.recipe, step, frame, change)
 
 
 def _lines_about_responses(plan: Plan) -> Iterator[str]:

@@ -9,19 +9,18 @@ and the trainer compute it; what is done with a change is the same.
 
 from __future__ import annotations
 
-import json
 import re
 import socket
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from ...operators import (
@@ -332,8 +331,9 @@ def check_prompts(
         operators, right = [step.operator for step in recipe.steps], error.right
         makers = [each for each in operators if isinstance(each, PromptTemplateMapper)]
         column = makers[0].question if makers else "prompt_id"
-        is_column = not makers or not (makers[0].identity or {*column} & {*".{"})
-        if is_column and any(map(gives_responses, operators)):  # Else a row is one of its prompt's.
+        has_parts = any(each.identity or "{" in each.question for each in makers[:1])
+        # Else a row is one of those of its prompt, or there is no such column.
+        if not has_parts and "." not in column and any(map(gives_responses, operators)):
             step = f"exact_deduplicator: {{column: {column}, within: all}}"
             right = f"keep one of them by the first step `{step}`, or {right}"
         right = "; ".join([right, *same])
@@ -349,36 +349,43 @@ _PARTS_OF_PROMPTS = re.compile(
 """What datasets call a part of the prompt beside the question."""
 
 
-def identity_lines(recipe: Recipe, step: Step, before: Frame, after: Frame) -> list[str]:
-    """A line with the columns in which rows of the same prompt differ; none if none does.
+def identity_lines(recipe: Recipe, step: Step, before: Frame, made: Frame) -> list[str]:
+    """A line with the columns in which rows of the same prompt differ; none if none does. `before`
+    has the rows of `made`, as they were.
 
     Rows with one response each differ as they should, except in parts of prompts.
     """
-    operator, made = step.operator, after.select(["prompt_id"])["prompt_id"]
-    assert isinstance(operator, PromptTemplateMapper)
-    rows, ids = after.source_rows[np.asarray(made.is_valid())], made.drop_null().to_pylist()
-    others, n = {*_NUMBERS_OF_ROWS, *_of_responses(recipe, before.column_names)}, len(set(ids))
+    ids = made.select(["prompt_id"])["prompt_id"].to_pylist()
+    counts = Counter(ids)
+    rows = [row for row, each in enumerate(ids) if each is not None and counts[each] > 1]
+    repeated = [ids[row] for row in rows]
+    if not rows:
+        return []
+    others = {*_NUMBERS_OF_ROWS, *_of_responses(recipe, before.column_names)}
     parts = list(filter(_PARTS_OF_PROMPTS.fullmatch, before.column_names))
-    asked = before.column_names if _is_prompt_each(recipe, before.schema) else parts
-    differ = list[str]()
-    for name in asked if n < len(ids) else ():
+    asked = before.column_names if _is_prompt_each(recipe, before.schema) else ()
+
+    def differs(name: str) -> bool:
+        if not others.isdisjoint([name, name.lower()]):
+            return False
         values = map(repr, before.select([name])[name].take(rows).to_pylist())
-        if others.isdisjoint([name, name.lower()]) and len({*zip(ids, values, strict=True)}) > n:
-            differ.append(name)
-    named = [name for name in differ if name in parts] or differ[:3]
+        return len({*zip(repeated, values, strict=True)}) > len({*repeated})
+
+    named = list(filter(differs, parts)) or list(islice(filter(differs, asked), 3))
     if not named:
         return []
+    operator = step.operator
+    assert isinstance(operator, PromptTemplateMapper)
     way = f"identity: [{', '.join(named)}]"
     if named[0] in parts and "image" not in way.lower():
-        way = f"question: {with_columns(operator.question, *named)}, or {way}"
+        way = f"question: {with_columns(operator, *named)}, or {way}"
     found = f"{step.name}: rows with the same prompt differ in {named_columns(named)}"
     return [f"{found}; if that makes them other prompts, set {way}."]
 
 
-def with_columns(question: str, *names: str) -> str:
+def with_columns(operator: PromptTemplateMapper, *names: str) -> str:
     """A question and columns, as the field `question` has them in YAML."""
-    parts = (question if "{" in question else f"{{{question}}}", *(f"{{{n}}}" for n in names))
-    return json.dumps("\n".join(parts), ensure_ascii=False)
+    return operator.as_question("\n".join(("{question}", *(f"{{{name}}}" for name in names))))
 
 
 def _is_prompt_each(recipe: Recipe, schema: pa.Schema) -> bool:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import pyarrow as pa
 import yaml
 
 from ...operators import (
     ALL,
+    Change,
     DataError,
     ExactDeduplicator,
     MathVerifyMapper,
@@ -28,7 +30,15 @@ from ...operators import (
     Scope,
 )
 from ...operators.arrow_compute import pc
-from ...operators.columns import alternatives, at_path, columns_of, has_box, is_list, is_text
+from ...operators.columns import (
+    Choices,
+    alternatives,
+    at_path,
+    columns_of,
+    has_box,
+    is_list,
+    is_text,
+)
 from ..dataset.files import is_folder
 from ..dataset.read import Dataset, place_of
 from ..dataset.write import writer
@@ -68,7 +78,8 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
             frame = applied.after
             if isinstance(applied.step.operator, PromptTemplateMapper):
                 lines += _of_references(recipe, applied.step, applied.before.table(), frame)
-                same += lines_about_prompts(recipe, applied.step, applied.before, frame)
+                change = applied.result.change
+                same += lines_about_prompts(recipe, applied.step, applied.before, change)
         is_whole = grouped and dataset.is_small()
         made = apply_steps(steps, Frame.of(dataset.table())) if is_whole else frame
     except RejuiceError as error:
@@ -213,36 +224,62 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
-def lines_about_prompts(recipe: Recipe, step: Step, before: Frame, after: Frame) -> Iterator[str]:
+def lines_about_prompts(recipe: Recipe, step: Step, frame: Frame, change: Change) -> list[str]:
     """What rows show once a step has made prompts of them: parts of prompts that differ, and
     references that all name an option, where the recipe does not say so."""
-    yield from identity_lines(recipe, step, before, after)
+    made, before = frame.after(change), frame.after(change._replace(columns={}))
+    lines = identity_lines(recipe, step, before, made)
     operator = step.operator
     assert isinstance(operator, PromptTemplateMapper)
-    found = list(filter(None, map(_OPTIONS.fullmatch, before.column_names)))
-    if operator.choices or operator.reference is None or not found:
-        return
-    columns = tuple(each[0] for each in found if each["one"] == found[0]["one"])
-    columns = columns if found[0]["one"] else columns[:1]
-    made = after.select(["prompt", "reference"]).to_pylist()
+    columns = _columns_of_options(before.column_names)
+    if operator.choices or operator.reference is None or not columns:
+        return lines
     for first in (0, 1):
         other = operator.model_copy(update={"choices": columns, "first_choice": first})
-        rows = before.select(other.reads_of(before.column_names)).take(after.source_rows)
-        triples = zip(made, other.options(rows), other.references(rows), strict=True)
-        named = [(row, each.texts, new) for row, each, new in triples if each and row["reference"]]
-        if not named or not all(new for *_, new in named):
-            continue
-        are_texts = all(row["reference"] in texts for row, texts, _ in named)
-        are_shown = all(text in str(row["prompt"]) for row, texts, _ in named for text in texts)
-        are_numbers = not are_texts and all(row["reference"].isdecimal() for row, *_ in named)
-        if are_texts != are_shown and not are_numbers:
-            return  # Letters can be known, or no letter will be given.
-        kind = "numbers below the length of" if are_numbers else "options in"
-        right = f"choices: [{', '.join(columns)}]{', first_choice: 1' if first else ''}"
-        right += "" if are_shown else f", question: {with_columns(operator.question, 'choices')}"
-        yield (
-            f"{step.name}: the first references are {kind} {named_columns(columns)}, such as "
-            f"{named[0][0]['reference']!r}, and no other form of an option is right; if that is "
-            f"{named[0][2]}, set {right}."
-        )
-        return
+        named = _named_options(other, before, made)
+        if named and all(each.option for each in named):
+            return [*lines, *_option_lines(step.name, other, named)]
+    return lines
+
+
+def _columns_of_options(names: Iterable[str]) -> tuple[str, ...]:
+    """The first column of options, or all with one each that are called as the first is."""
+    found = list(filter(None, map(_OPTIONS.fullmatch, names)))
+    of_first = [each[0] for each in found if each["one"] == found[0]["one"]]
+    return tuple(of_first if found and found[0]["one"] else of_first[:1])
+
+
+class _Pick(NamedTuple):
+    prompt: str
+    reference: str  # as it is without `choices`
+    texts: list[str]  # of the options
+    option: str  # the reference with `choices`; empty where it names none
+
+
+def _named_options(operator: PromptTemplateMapper, before: Frame, made: Frame) -> list[_Pick]:
+    rows = before.select(operator.reads_of(before.column_names))
+    options, prompts = operator.options(rows), made.select(["prompt", "reference"]).to_pylist()
+    triples = zip(prompts, options, operator.references(rows, options), strict=True)
+    return [
+        _Pick(str(row["prompt"]), row["reference"], each.texts, option)
+        for row, each, option in triples
+        if row["reference"] and isinstance(each, Choices)
+    ]
+
+
+def _option_lines(name: str, operator: PromptTemplateMapper, named: list[_Pick]) -> list[str]:
+    """What to set, unless letters can be known, or no letter will be given."""
+    are_texts = all(each.reference in each.texts for each in named)
+    are_shown = all(text in each.prompt for each in named for text in each.texts)
+    are_numbers = not are_texts and all(each.reference.isdecimal() for each in named)
+    if are_texts != are_shown and not are_numbers:
+        return []
+    kind = "numbers below the length of" if are_numbers else "options in"
+    right = f"choices: [{', '.join(operator.choices)}]"
+    right += f", first_choice: {operator.first_choice}" if operator.first_choice else ""
+    right += "" if are_shown else f", question: {with_columns(operator, 'choices')}"
+    return [
+        f"{name}: the first references are {kind} {named_columns(operator.choices)}, such as "
+        f"{named[0].reference!r}, and no other form of an option is right; if that is "
+        f"{named[0].option}, set {right}."
+    ]

@@ -17,7 +17,7 @@ from ...operators.errors import shown, suggest
 from ...operators.mapper.group_stats_mapper import GroupStatsMapper
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper
-from ...operators.mapper.prompt_template_mapper import PromptTemplateMapper
+from ...operators.mapper.prompt_template_mapper import PromptTemplateMapper, columns_in
 from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from ...operators.mapper.unit_test_mapper import UnitTestMapper
 from ...operators.registry import load_all
@@ -221,7 +221,11 @@ def check_reads(steps: Sequence[Step], columns: Iterable[str], where: Position) 
                 reads = next((s for s in steps[at:] if s.operator.reader_of(name)), step)
                 reader = reads.operator.reader_of(name)
                 found = f"column '{name}'{f', which {reader} reads,' if reader else ''} is missing"
-                raise RecipeError(found, _remedy(name, there), where=where(reads))
+                right = _remedy(name, there)
+                maker = operator if isinstance(operator, PromptTemplateMapper) else None
+                if maker and f"{{{name}" in f"{maker.question}{maker.system}":
+                    right += f"; if it is text, double its braces: {{{{{name}}}}}"
+                raise RecipeError(found, right, where=where(reads))
             if name in answers and (reader := operator.reader_of(name)):
                 found = f"{reader} reads column '{name}', which has the answer"
                 raise RecipeError(found, "let it read another column", where=where(step))
@@ -492,6 +496,12 @@ def step_warnings(
     steps, where, theirs = recipe.steps, recipe.where, recipe.for_data_juicer
     lines = setting_warnings(theirs) if theirs and not training else []
     lines += [*weight_warnings(steps, where), *server_warnings(steps, where)]
+    for step in steps:
+        maker = step.operator if isinstance(step.operator, PromptTemplateMapper) else None
+        named = set(columns_in(maker.template)) - {"question"} if maker else set[str]()
+        if maker and named & {*columns}:
+            right = f"set question: {maker.as_question(maker.template)} in its place"
+            lines.append(f"{where(step)}: `template` has columns, which stay text: {right}")
     return lines + group_warnings(recipe, columns, training=training)
 
 

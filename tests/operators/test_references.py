@@ -29,6 +29,25 @@ CASES = [
     ("A) 7 is odd", '["B", "7 cm"]', "wrong_answer"),
     ("Answer: A dog runs fast", '["C", "a dog runs fast."]', "correct"),
     ("I think of a dog. The answer is B", '["C", "a dog"]', "wrong_answer"),
+    ("I get 7. So A.", '["B", "7"]', "wrong_answer"),
+    ("The answer is (A) 7", '["B", "7"]', "wrong_answer"),
+    # A unit, or another option that is mentioned behind the number, is no answer.
+    ("Final answer: 7 (C is too large)", '["B", "7"]', "correct"),
+    ("The answer is 7 A.", '["B", "7 A"]', "correct"),
+    ("So I = 7 F", '["B", "7 F"]', "correct"),
+    ("The answer is 7 J.", '["B", "7 J"]', "correct"),
+    (r"\boxed{0.2\text{ A}}", '["D", "0.2 A"]', "correct"),
+    (r"\boxed{7 C}", '["D", "7 C"]', "correct"),
+    ("The answer is 8 A.", '["B", "7 A"]', "wrong_answer"),
+    # Right answers that are no option.
+    ("It is 7.\n**A**", '["B", "7", "seven"]', "correct"),
+    ("It is 7.\n**A**", '["7", "B"]', "correct"),
+    # Yes and no say what true and false do.
+    ("Yes.", "true", "correct"),
+    ("No, it is not.", "false", "correct"),
+    ("Yes.", "false", "wrong_answer"),
+    ("No.", "true", "wrong_answer"),
+    ("True", "yes", "wrong_answer"),
 ]
 
 

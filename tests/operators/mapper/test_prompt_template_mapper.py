@@ -173,6 +173,10 @@ def test_prompts_may_have_no_reference():
             "unterminated subpattern at position 5",
         ),
         ({"template": "Solve {qestion}."}, "it must contain {question}"),
+        *(
+            ({"question": rf"{{question}}\n{next_line}"}, "put it in double quotes")
+            for next_line in ("Answer:", "answer:", "{hint}", "nu", "I", "")
+        ),
         (
             {"reference_pattern": "\boxed{(.*)}"},
             "it has a control character, as YAML reads \\b in double quotes; put the pattern in single quotes",
@@ -415,8 +419,14 @@ def test_what_a_text_over_columns_may_have():
     )
     question = "Level {doc.level}: {doc.q} {Support Text} {n}{nothing}\nEnd in \\boxed{} or {{n}}."
     assert texts_of(question, rows) == ["Level 3: x? so 2.5\nEnd in \\boxed{} or {n}."]
-    # As YAML reads a line break in single quotes; a command of LaTeX is none.
-    assert texts_of(r"{doc.q}\n{n}\nAnswer with $\nu$", rows) == ["x?\n2.5\nAnswer with $\\nu$"]
+    # Braces in which no name is are text, and so is a command of LaTeX; `\\n` in quotes with breaks.
+    for text in (
+        r"in {1, 2}, {}, {x | x > 0}, \boxed{n}, $\nu \neq \notin \nabla$",
+        '{"a": {"b": 1}} }} {{ { n }',
+        "x^{2}\n split at \\n or \\nx",
+    ):
+        assert texts_of(f"{{n}} {text}", rows) == [f"2.5 {text}"]
+    assert texts_of("{n}^{2} {{{n}}} {{1}}", rows) == ["2.5^{2} {{2.5}} {1}"]
     assert texts_of("{n}", rows, template="Q: {question}!", system="s") == ["Q: 2.5!"]
     # A text that looks like a chat is a text.
     chat = json.dumps([user("x")])
@@ -466,6 +476,10 @@ OPTIONS = ["choices"]
         ({"question": "S _", "option1": "Ann", "option2": "Bob", "answer": "2"}, {"choices": ["option1", "option2"], "first_choice": 1}, ["B", "Bob"]),
         ({"question": "q", "sol1": "do", "sol2": "do not", "answer": 0}, {"choices": ["sol1", "sol2"]}, ["A", "do"]),
         ({**MMLU, "choices": ["b", "a"], "answer": 1}, {}, ["B"]),  # A text that is another letter.
+        ({**MMLU, "choices": ["a1", "b1", "", None], "answer": 1}, {}, ["B", "b1"]),
+        ({**MMLU, "choices": "[4, 7]", "answer": 1}, {}, ["B", "7"]),
+        ({**MMLU, "choices": ["N/A", "y"], "answer": "N/A"}, {}, ["A", "N/A"]),
+        ({"question": "q", "e1": "true", "e2": "false", "e3": None, "answer": True}, {"choices": ["e1", "e2", "e3"]}, ["A", "true"]),
     ],
 )  # fmt: skip
 def test_a_reference_that_names_an_option(row, fields, reference):
@@ -504,36 +518,88 @@ def test_a_reference_that_names_no_option(answer):
     rows = pa.Table.from_pylist([{**MMLU, "answer": answer}])
     with pytest.raises(DataError) as raised:
         PromptTemplateMapper(choices=OPTIONS).apply(rows)
-    assert "no option where first_choice is 0" in str(raised.value)
+    assert "no option by text, letter, number (first_choice: 0)" in str(raised.value)
     assert "its choices: " in str(raised.value)
     dropped = check_operator(PromptTemplateMapper(choices=OPTIONS, on_bad_row="drop_row"), rows)
     assert dropped.reasons.to_pylist() == ["no_reference"]
 
 
-def test_cells_that_are_no_options():
-    for cell in (None, [], "a or b", [["a"]], [str(n) for n in range(27)]):
-        rows = pa.table({"question": ["q"], "choices": [cell], "answer": [0]})
-        kept = PromptTemplateMapper(question=SHOWN, choices=OPTIONS, on_bad_row="drop_row")
-        assert kept.apply(rows).reasons.to_pylist() == ["no_reference"]
+@pytest.mark.parametrize(
+    ("cell", "answer", "found"),
+    [
+        (None, 0, "no options"),
+        ([], 0, "no options"),
+        ("a or b", 0, "no options"),
+        ([["a"]], 0, "options that are not texts"),
+        ([str(n) for n in range(27)], 0, "27 options"),
+        (["a", "", "c"], 2, "an option before other options is empty"),
+        (["a", None, "c"], "c", "an option before other options is empty"),
+        ([{"label": "A", "text": "a"}, {"label": "B", "text": None}, {"label": "C", "text": "c"}], "C", "is empty"),
+        ({"text": ["a", "b", "c"], "label": ["A", "B"]}, "A", "2 labels for 3 options"),
+        (["a", "b", "c", "d"], [1, 0], "2 labels for 4 options"),
+        (["a", "", "c", "d"], [0, 0, 1, 0], "is empty"),
+        (["a", "b"], ["B"], "1 labels for 2 options"),
+        (["a", "b"], [True, False], "one label 1"),
+    ],
+)  # fmt: skip
+def test_cells_that_are_no_options(cell, answer, found):
+    rows = pa.table({"question": ["q"], "choices": [cell], "answer": [answer]})
+    with pytest.raises(DataError, match=f"no reference in column 'answer': .*{found}.*choices: "):
+        PromptTemplateMapper(question=SHOWN, choices=OPTIONS).apply(rows)
+    kept = PromptTemplateMapper(question=SHOWN, choices=OPTIONS, on_bad_row="drop_row")
+    assert kept.apply(rows).reasons.to_pylist() == ["no_reference"]
 
 
-def test_yes_is_true():
+def test_options_without_a_question():
+    rows = pa.table({"question": [None, "q"], "choices": [["x", "y"]] * 2, "answer": [0, 0]})
+    kept = PromptTemplateMapper(question=SHOWN, choices=OPTIONS, on_bad_row="drop_row")
+    assert check_operator(kept, rows).reasons.to_pylist() == ["no_question", None]
+    assert texts_of("{choices}", rows, choices=OPTIONS) == ["A. x\nB. y"] * 2
+
+
+def test_a_system_message_of_columns():
+    system_, chat = ["Be brief.", "", None], [[user("x")], [system("own"), user("x")], [user("y")]]
+    for question in (["x", "x", "y"], chat):
+        rows = pa.table({"question": question, "system": system_, "answer": ["1"] * 3})
+        operator = PromptTemplateMapper(system="{system}")
+        first, second, third = prompts(check_operator(operator, rows))
+        assert first == [system("Be brief."), user("x")]
+        assert second == ([user("x")] if question is not chat else chat[1])
+        assert third == [user("y")]
+    assert "system" in operator.reads()
+    # Without a column it is as it is.
+    text = 'In \\boxed{answer}, {{x}}, {"a": {"b": 1}}'
+    for message, _ in prompts(check_operator(PromptTemplateMapper(system=text), table(["x"]))):
+        assert message == system(text)
+
+
+def test_booleans_are_texts():
     rows = pa.table({"question": ["q", "r", "s"], "answer": [True, False, None]})
     change = check_operator(PromptTemplateMapper(on_bad_row="drop_row"), rows)
-    assert change.columns["reference"].to_pylist() == ['["true", "yes"]', '["false", "no"]', None]
+    assert change.columns["reference"].to_pylist() == ["true", "false", None]
 
 
-@pytest.mark.parametrize("value", ["n/a", " N/A", ["n/a"], "['N/A']"])
+@pytest.mark.parametrize("value", ["n/a", " N/A", "<NA>"])
 def test_n_a_is_no_reference(value):
     rows = pa.table({"question": ["1?", "2?"], "answer": [value, value[:0]]})
-    with pytest.raises(DataError, match=r"(?i)no reference in column 'answer': .*n/a"):
+    with pytest.raises(DataError, match=r"(?i)no reference in column 'answer': .*n/?a") as raised:
         PromptTemplateMapper().first_references(rows.slice(0, 1))
+    assert "on_bad_row: drop_row" in str(raised.value)
+    assert "reference_form: text" in str(raised.value)
     change = PromptTemplateMapper(on_bad_row="drop_row").apply(rows)
     assert change.reasons.to_pylist() == ["no_reference"] * 2
     other = pa.table({"question": ["1?"], "answer": ["None"]})
     assert PromptTemplateMapper().first_references(other) == ["None"]
 
 
-def test_n_a_may_be_meant():
-    rows = pa.table({"question": ["1?"], "answer": ["N/A"]})
-    assert PromptTemplateMapper(reference_form="text").first_references(rows) == ["N/A"]
+@pytest.mark.parametrize(
+    ("value", "fields", "reference"),
+    [
+        ("N/A", {"reference_form": "text"}, "N/A"),
+        (["N/A", "not available"], {}, '["N/A", "not available"]'),
+        ("['N/A', 'none']", {}, '["N/A", "none"]'),
+    ],
+)
+def test_n_a_may_be_meant(value, fields, reference):
+    rows = pa.table({"question": ["1?"], "answer": [value]})
+    assert PromptTemplateMapper(**fields).first_references(rows) == [reference]

@@ -47,7 +47,7 @@ PAID = {
     "choice": (151, 1),
     "text": (135, 1),
     "json": (155, 1),
-    "boolean": (68, 0),
+    "boolean": (69, 0),
 }
 """Right ones of 155 (of 70 of booleans), and others."""
 

@@ -174,14 +174,15 @@ def test_a_shard_has_about_as_many_rows_as_fit(opened, monkeypatch):
             path.unlink()
 
 
-def test_shards_are_hashed_once(opened, monkeypatch):
-    plan = opened({"counted_mapper": {}}, [{"prompt_id": f"p{i}"} for i in range(9)])
-    hashed, original = [], dataset_step.shard_values
-    monkeypatch.setattr(
-        dataset_step, "shard_values", lambda *given: hashed.append(given) or original(*given)
-    )
-    commits(plan, 2)
-    assert len(hashed) == 3  # Chunks.
+def test_a_digest_without_shards_beside_one_with_them(opened, monkeypatch):
+    rows = [{"prompt_id": f"p{i}", "response": f"text {i // 2}"} for i in range(500)]
+    plan = opened({"exact_deduplicator": {"within": "all"}}, rows, chunk_rows=200)
+    write_digests(plan)
+    *_, last = sorted(plan.folder(plan.steps[0]).glob("digest-*"))
+    files.write_checked(last, read_checked(last).drop_columns(["__shard__"]))
+    monkeypatch.setattr(dataset_step, "SHARD_BYTES", 12_000)
+    assert count_shards(plan, plan.steps[0], Progress(quiet=True)) == 1
+    commits(plan)
 
 
 def test_few_digests_are_in_memory_at_a_time(opened, monkeypatch):

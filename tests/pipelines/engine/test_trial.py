@@ -2,16 +2,19 @@
 
 import io
 import json
+from pathlib import Path
+from typing import ClassVar
 
+import pyarrow as pa
 import pytest
 import yaml
 
-from rejuice.operators import DataError, RecipeError, RejuiceError
+from rejuice.operators import Change, DataError, Operator, RecipeError, RejuiceError
 from rejuice.pipelines import run
 from rejuice.pipelines.analysis.funnel import show_end_of_run
 from rejuice.pipelines.console import Console
 from rejuice.pipelines.engine.trial import tried, unmatched_warnings
-from rejuice.pipelines.recipe.columns import checked_schema
+from rejuice.pipelines.recipe.columns import checked_schema, step_warnings
 from rejuice.pipelines.recipe.recipe import Recipe
 
 RECORDED = {"recorded_rollout_mapper": {"columns": ["samples"]}}
@@ -236,10 +239,12 @@ def test_responses_differ_as_they_should(lines, others):
 def test_a_column_of_a_question_that_is_not_there(lines):
     lines(["prompt_template_mapper", RECORDED], [row("a", input="x")])
     for name, right in (("inptu", "did you mean 'input'"), ("x", "there are: answer, input, ")):
-        maker = {"prompt_template_mapper": {"question": f"{{question}}\n{{{name}}}"}}
+        field = "system" if name == "x" else "question"
+        maker = {"prompt_template_mapper": {field: f"{{question}}\n{{{name}}}"}}
         recipe = Recipe([maker, RECORDED], "a.jsonl", export_path="out.parquet")
-        with pytest.raises(RecipeError, match=f"column '{name}' is missing; {right}"):
+        with pytest.raises(RecipeError, match=f"column '{name}' is missing; {right}") as raised:
             checked_schema(recipe)
+        assert f"double its braces: {{{{{name}}}}}" in str(raised.value)
 
 
 def test_an_unread_column_of_prompts_that_are_apart(lines):
@@ -292,6 +297,65 @@ def test_nothing_but_log_likelihoods_is_refused_by_check_and_run(lines):
     for do in (checked_schema, run):
         with pytest.raises(DataError, match=r"a\.jsonl, step 2 .*: column 'samples' has log-likel"):
             do(recipe)
+
+
+class AnswerMapper(Operator):
+    """Writes what `gold` says as `answer`, of the rows that have some."""
+
+    reasons: ClassVar = {"no_gold": "it has none"}
+
+    def reads(self):
+        return ("gold",)
+
+    def writes(self):
+        return ("answer",)
+
+    def apply(self, table):
+        gold = table["gold"].combine_chunks()
+        reasons = pa.array([None if each else "no_gold" for each in gold.to_pylist()], pa.string())
+        return Change({"answer": gold}, reasons)
+
+
+def test_a_reference_that_an_earlier_step_wrote(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {
+            "question": question,
+            "gold": gold,
+            "choices": XYZ,
+            "input": question[-1],
+            "samples": ["A"],
+        }
+        for question, gold in (("no", None), ("a", "2"), ("b", "1"))
+    ]
+    Path("a.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in rows))
+    process = [AnswerMapper(), "prompt_template_mapper", RECORDED]
+    with pytest.warns(UserWarning, match="prompt_template_mapper") as warned:
+        made = run(Recipe(process, "a.jsonl", export_path="out.parquet")).table
+    assert made["reference"].to_pylist() == ["2", "1"]
+    (line,) = [str(each.message) for each in warned]
+    assert "numbers below the length of column 'choices', such as '2'" in line
+
+
+@pytest.mark.parametrize(
+    ("maker", "right"),
+    [
+        ({"template": "Q: {question}\n{input}"}, "Q: {question}\n{input}"),
+        ({"template": "{question} {input}", "question": "q2"}, "{q2} {input}"),
+        ({"template": "{question} {hint}"}, None),
+        ({"template": "In {1}: {question}"}, None),
+    ],
+)
+def test_a_template_fills_in_no_columns(lines, maker, right):
+    rows = [row("a", input="x", q2="y"), row("b", input="z", q2="w")]
+    process = [{"prompt_template_mapper": maker}, RECORDED]
+    lines(process, rows)
+    recipe = Recipe(process, "a.jsonl", export_path="out.parquet")
+    found = step_warnings(recipe, rows[0].keys())
+    assert len(found) == (right is not None)
+    if right is not None:
+        way = found[0].partition("set ")[2].rpartition(" in its place")[0]
+        assert yaml.safe_load("{" + way + "}") == {"question": right}
 
 
 def test_a_prompt_in_two_places_names_both(lines):
