@@ -380,7 +380,7 @@ def _writers(missing: str) -> str:
 # So a wrong `reference_pattern` is found before anything is sampled.
 
 
-def bad_tests(recipe: Recipe, rows: pa.Table) -> list[str]:
+def lines_about_tests(recipe: Recipe, rows: pa.Table) -> list[str]:
     """Lines about first rows whose tests cannot be read, or checkers are not; a RecipeError if no
     tests can."""
     lines, names = list[str](), set(rows.column_names)
@@ -412,7 +412,7 @@ def bad_tests(recipe: Recipe, rows: pa.Table) -> list[str]:
 
 def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
     """Check tests, and the references that a `prompt_template_mapper` at the beginning finds."""
-    bad_tests(recipe, rows)
+    lines_about_tests(recipe, rows)
     step, path = recipe.steps[0], recipe.head.dataset_spec
     operator = step.operator
     if not isinstance(operator, PromptTemplateMapper):
