@@ -297,7 +297,8 @@ class UnitTestMapper(Mapper):
 
     def _columns(self, results: list[_GradedRow]) -> Mapping[str, pa.Array]:
         verdicts = [each.verdicts for each in results]
-        run = [None if v is None else sum(map(_is_run, v)) for v in verdicts]
+        idle = ("not_run", "other_language")
+        run = [v and sum(not each.startswith(idle) for each in v) for v in verdicts]
         passed = [None if v is None else v.count("passed") for v in verdicts]
         return {
             "verdict": pa.array([each.verdict for each in results], pa.string()),
@@ -332,10 +333,6 @@ class _GradedRow(NamedTuple):
     accuracy: float
     missing: str | None
     verdicts: CaseVerdicts | None
-
-
-def _is_run(verdict: str) -> bool:
-    return not verdict.startswith(("not_run", "other_language"))
 
 
 def _values(table: pa.Table, path: str | None) -> list[Any]:

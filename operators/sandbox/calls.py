@@ -194,18 +194,7 @@ _MODULES = """
 string re datetime collections heapq bisect copy math random statistics itertools functools operator
 io sys json builtins typing
 """
-
-
-def _with_imports() -> dict[str, Any]:
-    """Python's names and what LiveCodeBench imports for a program: none of them is the program's.
-
-    So an answer never comes from here, and `from __future__` may begin the program.
-    """
-    names = dict(vars(builtins))
-    for each in _MODULES.split():
-        exec(f"from {each} import *\nimport {each}", names)
-    sys.setrecursionlimit(50_000)
-    return names
+"""What LiveCodeBench imports for a program."""
 
 
 def run_program(code: str, prefix: str, has_imports: bool) -> None:
@@ -215,8 +204,11 @@ def run_program(code: str, prefix: str, has_imports: bool) -> None:
     # Not `__main__`: what a program does only as a script is not tested here.
     module = ModuleType("solution")
     sys.modules["solution"] = module
-    if has_imports:
-        vars(module)["__builtins__"] = _with_imports()
+    if has_imports:  # As Python's own names: a call is never answered by them.
+        sys.setrecursionlimit(50_000)
+        names = vars(module)["__builtins__"] = dict(vars(builtins))
+        for each in _MODULES.split():
+            exec(f"from {each} import *\nimport {each}", names)
     exec(_compiled(prefix, code), module.__dict__)
     known = _Answers(module.__dict__)
     with open(0, "rb", closefd=False) as calls, open(0, "wb", closefd=False) as answers:

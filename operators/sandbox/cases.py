@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import builtins
 import json
 import pickletools
 import re
@@ -143,7 +144,8 @@ def _name_in(about: Any) -> str | None:
 
 # --- Tests that are Python --------------------------------------------------------------
 
-_RUN_BY_PYTEST = re.compile("test|setup_|setUp(Class|Module)")
+_RUN_BY_PYTEST = re.compile(r"test|(setup_(method|class|module|function)|setUp(Class|Module))\Z")
+_WAITED_FOR = re.compile(r"\b(?:pytest\.raises|assertRaises(?:Regex)?)\(\s*([\w.]+)")
 _OF_PYTEST = re.compile(r"\bpytest\.(?!raises\b|approx\b|main\b)\w[\w.]*")
 _CALL = """
 import json, re, solution
@@ -174,6 +176,8 @@ def _call(name: str, arguments: Any, right: list[Any]) -> AssertCase:
 
 def _python(text: str, name: str | None, before: str) -> Iterator[AssertCase]:
     """Tests that are Python: HumanEval's `check`, those of a file for pytest, or statements."""
+    if not isinstance(text, str):
+        raise BadTestsError(f"{shown(text)} is no text")
     body = _statements(text)
     outside = [each for each in body if not isinstance(each, ast.FunctionDef | ast.ClassDef)]
     nodes = (node for each in outside for node in ast.walk(each))
@@ -219,6 +223,9 @@ def _statements(text: str) -> list[ast.stmt]:
     tree = python_of(text)
     if found := _OF_PYTEST.search(text):
         raise BadTestsError(f"they use {found[0]}; of pytest there are raises and approx alone")
+    for kind in _WAITED_FOR.findall(text):
+        if not hasattr(builtins, kind):  # It has not come as itself out of the program's process.
+            raise BadTestsError(f"they wait for {kind}, which is no exception of Python's own")
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             module = getattr(node, "module", None) or node.names[0].name
@@ -248,9 +255,9 @@ def _calls_of_tests(body: list[ast.stmt], called: set[str]) -> Iterator[str]:
         elif of and not of.name.startswith("Test"):
             continue
         for test in of.body if of else [each]:
-            if not isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef):
+            if not isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef) or test.name in called:
                 continue
-            if not _RUN_BY_PYTEST.match(test.name) or test.name in called:
+            if not _RUN_BY_PYTEST.match(test.name):
                 continue
             given = len(test.args.args) - len(test.args.defaults) - (of is not None)
             if test.name.startswith("set") or given > 0 or isinstance(test, ast.AsyncFunctionDef):

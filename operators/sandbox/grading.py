@@ -40,16 +40,14 @@ _TAGS = re.compile(
 """What may be around a response as a whole."""
 
 _LABEL = re.compile(r"[\s{.]*(?:lang(?:uage)?-)?([a-z#+-]*)")  # `c++` of `C++17`
-_LANGUAGE_NAMES = """
+_LABELS = """
 ada|c|clojure|cobol|cpp c++ cc cxx|csharp c# cs|d|dart|elixir|erlang|fortran|fsharp f#|go golang
 groovy|haskell hs|java|javascript js node|julia jl|kotlin kt|lisp|lua|matlab|nim|objective-c objc
 ocaml ml|pascal|perl pl|php|python py pypy|r|racket|ruby rb|rust rs|scala|scheme|swift
 typescript ts|vb|zig
 """
 _LANGUAGES = {
-    label: names.split()[0]
-    for names in re.split(r"[|\n]", _LANGUAGE_NAMES)
-    for label in names.split()
+    label: names.split()[0] for names in re.split(r"[|\n]", _LABELS) for label in names.split()
 }
 """By the labels of their blocks."""
 _BEGINS = re.compile(

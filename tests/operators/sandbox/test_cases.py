@@ -192,6 +192,10 @@ BAD = {  # With what a message says of it: which test, what was found, and what 
         [{"input": "{[1]: 2}", "output": "1", "fn_name": "f"}], ["test 1", "'{[1]: 2}'"]
     ),
     "number": (7, ["7"]),
+    "bytes": (b"assert f(1)", ["b'assert f(1)'"]),
+    "an exception of the program": (
+        "import pytest\ndef test_a():\n    with pytest.raises(Own):\n        f(1)", ["Own"]
+    ),
     "fixture": ("def test_a(tmp_path):\n    assert f()\n", ["test_a", "pytest"]),
     "async": ("async def test_a():\n    assert f(1) == 2\n", ["test_a", "pytest"]),
     "setup": (
