@@ -67,12 +67,12 @@ def cases_of(
     for case in (each for layout in layouts for each in _cases(layout, name, before)):
         if style == ("stdin" if isinstance(case, AssertCase) else "assert"):
             raise BadTestsError(f"they are not of style {style}")
-        if isinstance(case, AssertCase):
-            if code:
-                raise BadTestsError("they have a checker of what is printed, but call functions")
-            found.append(case._replace(setup=before))
-        else:
+        if isinstance(case, StdinCase):
             found.append(case._replace(checker=code))
+        elif code:
+            raise BadTestsError("they have a checker of what is printed, but call functions")
+        else:
+            found.append(case._replace(setup=before))
     return tuple(found)
 
 
