@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -41,9 +40,9 @@ class UnitTestMapper(Mapper):
       `math_verify_mapper`, which is the verifier's. See `on_timeout`.
     - `test_verdicts`: for each test `passed`, `failed`, `error` (an exception, or it ended early),
       `timeout`, `memory`, `output` (it printed more than `max_output`), `other_language/cpp`,
-      `no_package/numpy`, `verifier_error`, or `not_run`: a test before it did not pass, or, with
-      `reward: fraction`, timed out. The notes count languages and packages.
-    - `tests_passed`, `tests_run`: how many, int32.
+      `no_package/numpy`, `failed/checker_timeout`, `verifier_error`, or `not_run`: a test before it
+      did not pass, or, with `reward: fraction`, timed out. The notes count those with a `/`.
+    - `tests_passed`, `tests_run`: how many, int32; a program in another language is not run.
     - `extracted_answer`: the program.
 
     Accuracy is missing, and the verdict `verifier_error`, if the response could not be graded:
@@ -62,7 +61,8 @@ class UnitTestMapper(Mapper):
     - Tests with a `fn_name` or `func_name` call it, of a class `Solution` where the program has
       one, which need not import what LiveCodeBench imports for it. Results are compared as JSON:
       tuples are lists. A list of one result may also stand for it, as in TACO.
-    - A dict of one of these: `{test_cases}` of SYNTHETIC-1, `{assert_case}` of AM-Thinking.
+    - A dict of one of these: `{test_cases}` of SYNTHETIC-1, `{assert_case}` of AM-Thinking,
+      `{test_code}` of Skywork.
     - MBPP: `tests: test_list`, `setup: test_setup_code`; its question is in `text`, and
       `tests: [test_list, challenge_test_list]` adds the harder tests. In the sanitized version
       `setup: test_imports`, and the question is in `prompt`.
@@ -70,10 +70,10 @@ class UnitTestMapper(Mapper):
       `check(candidate)`; imports and signature are in `prompt`, and the program either continues it
       or repeats it.
     - KodCode: `tests: test`. Each test function of a file for pytest is a test, and `solution`,
-      from which they import, is the program.
+      from which they import, is the program. Of pytest there are `raises` and `approx`.
 
-    Tests that import more than the standard library, such as EvalPlus's, are `bad_tests`. `rejuice
-    check` and the end of a run say whose tests cannot be read, and why.
+    Tests that import more than the standard library, such as EvalPlus's, or assert nothing are
+    `bad_tests`. `rejuice check` and the end of a run say whose tests cannot be read, and why.
 
     Tests never run in the process of the program. It gets the calls that they make: `f(3)` of
     `assert f(3) == 9` and of `assert f(3).startswith("9")`. Its answer goes back as plain data to a
@@ -114,12 +114,13 @@ class UnitTestMapper(Mapper):
     chat messages that `prompt_template_mapper` made of it, of which the user's last one counts."""
     checker: str | None = None
     """Column with Python code that decides which outputs are right where several are, for tests of
-    inputs and outputs. A script gets the paths of three files as `sys.argv[1:]`, with the input,
-    the expected and the printed output, and prints 1 or 0, as `generated_checker` of
-    open-r1/codeforces; other code has a function `check(stdin, printed, expected)`. It runs
-    confined as programs are, in a process of its own, for 10 s at most. What it fails on is wrong,
-    unless it does not accept the expected output, either: that is `bad_tests`. Null in a row: the
-    output has to be the expected one."""
+    inputs and outputs. A script gets the paths of three files as `sys.argv[1:]`, which it can open
+    and no more, with the input, the expected and the printed output, and prints 1 or 0, as
+    `generated_checker` of open-r1/codeforces; other code has a function `check(stdin, printed,
+    expected)`. It runs confined as programs are, in a process of its own, for 10 s at most, and
+    must not evaluate what is printed as code: then the program decides. What it fails on is wrong.
+    One that does not accept an expected output is `bad_tests`. Null in a row: the output has to be
+    the expected one."""
     without_block: Literal["whole_response", "no_answer"] = "whole_response"
     """What the program is in a response without a fenced block."""
     timeout: float = Field(5.0, gt=0)
@@ -217,11 +218,16 @@ class UnitTestMapper(Mapper):
         from ..sandbox.cases import BadTestsError, cases_of
 
         paths = (*self._test_paths(), self.setup, self.entry_point, self.checker)
-        for *cells, setup, entry, checker in zip(*(_values(table, p) for p in paths), strict=True):
-            try:
-                yield cases_of(cells, setup, entry, self.style, checker)
-            except BadTestsError as error:
-                yield error
+        before: tuple[Any, ...] = ()
+        found: tuple[Case, ...] | ValueError = ()
+        for row in zip(*(_values(table, path) for path in paths), strict=True):
+            if row != before:  # The responses of a group have the same tests.
+                *cells, setup, entry, checker = before = row
+                try:
+                    found = cases_of(cells, setup, entry, self.style, checker)
+                except BadTestsError as error:
+                    found = error
+            yield found
 
     def notes(self, table: pa.Table, columns: Mapping[str, pa.Array]) -> Mapping[str, float]:
         of_rows = columns["test_verdicts"].drop_null().to_pylist()
@@ -291,7 +297,8 @@ class UnitTestMapper(Mapper):
 
     def _columns(self, results: list[_GradedRow]) -> Mapping[str, pa.Array]:
         verdicts = [each.verdicts for each in results]
-        run = [None if v is None else len(v) - v.count("not_run") for v in verdicts]
+        idle = ("not_run", "other_language")
+        run = [v and sum(not each.startswith(idle) for each in v) for v in verdicts]
         passed = [None if v is None else v.count("passed") for v in verdicts]
         return {
             "verdict": pa.array([each.verdict for each in results], pa.string()),
@@ -337,7 +344,8 @@ def _batches(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
     batch, size = list[_Row](), 0
     for row in rows:
         batch.append(row)
-        size += sum(map(len, chain(*row.submission.cases))) if row.submission else 0
+        cases = row.submission.cases if row.submission else ()
+        size += sum(len(text) for case in cases for text in case[:2])
         if size > _AT_ONCE:
             yield batch
             batch, size = [], 0

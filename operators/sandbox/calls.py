@@ -10,21 +10,23 @@ from __future__ import annotations
 import builtins
 import io
 import json
+import math
 import operator
 import os
 import random
+import re
 import select
 import sys
 from collections import deque
-from collections.abc import Callable, ItemsView, KeysView, ValuesView
-from contextlib import suppress
+from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
+from contextlib import contextmanager, suppress
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from importlib import import_module
 from itertools import islice
 from time import monotonic
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, Literal
 
 # --- Values as JSON -------------------------------------------------------------------
@@ -188,13 +190,25 @@ def _raised(error: BaseException) -> dict[str, Any]:
     return {"t": "error", "v": [kind.__name__, str(message)]}
 
 
-def run_program(code: str, prefix: str) -> None:
+_MODULES = """
+string re datetime collections heapq bisect copy math random statistics itertools functools operator
+io sys json builtins typing
+"""
+"""What LiveCodeBench imports for a program."""
+
+
+def run_program(code: str, prefix: str, has_imports: bool) -> None:
     """Execute the program, and answer the calls on standard input there, a line each."""
     sys.stdin = io.StringIO()
     sys.stdout = io.TextIOWrapper(io.BufferedWriter(_Nowhere()), "utf-8", "surrogateescape")
     # Not `__main__`: what a program does only as a script is not tested here.
     module = ModuleType("solution")
     sys.modules["solution"] = module
+    if has_imports:  # As Python's own names: a call is never answered by them.
+        sys.setrecursionlimit(50_000)
+        names = vars(module)["__builtins__"] = dict(vars(builtins))
+        for each in _MODULES.split():
+            exec(f"from {each} import *\nimport {each}", names)
     exec(_compiled(prefix, code), module.__dict__)
     known = _Answers(module.__dict__)
     with open(0, "rb", closefd=False) as calls, open(0, "wb", closefd=False) as answers:
@@ -417,9 +431,30 @@ def judge(setup: str, test: str, program: Callable[[list[Any]], Any]) -> TestOut
     return talk.ended or outcome
 
 
+@contextmanager
+def _raises(kind: Any, *, match: str = "") -> Iterator[SimpleNamespace]:
+    found = SimpleNamespace(value=None)
+    try:
+        yield found
+    except kind as error:
+        found.value = error
+    assert found.value is not None
+    assert re.search(match, str(found.value))
+
+
+def _approx(right: Any, rel: float = 1e-6, abs: float = 1e-12) -> Any:  # noqa: A002
+    class Approx:
+        def __eq__(self, found: Any) -> bool:
+            return math.isclose(found, right, rel_tol=rel, abs_tol=abs)
+
+    return [_approx(each, rel, abs) for each in right] if isinstance(right, list) else Approx()
+
+
 def run_test(setup: str, test: str, seconds: float, output: int) -> None:
     """Run a test and print what came of it, within the time and output of the program."""
     stdout, sys.stdin = sys.stdout, io.StringIO()  # The test may replace it.
+    sys.modules["pytest"] = pytest = ModuleType("pytest")
+    vars(pytest).update(raises=_raises, approx=_approx)
     found = judge(setup, test, _Link(seconds, output))
     print("\n" + found, file=stdout)
 
@@ -432,7 +467,8 @@ _FILES = ("input.txt", "correct_output.txt", "solution_output.txt")
 def run_checker(code: str) -> None:
     """Print the score by a checker; input, expected and printed output are on standard input.
 
-    A script finds them in files, its arguments, and prints the score. Other code has a function.
+    A script finds them in files, its arguments, and prints the score. What prints none has a
+    function.
     """
     given, expected, printed = json.load(sys.stdin)
     texts = dict(zip(_FILES, (given, expected, printed), strict=True))
@@ -445,7 +481,7 @@ def run_checker(code: str) -> None:
     sys.argv, sys.stdin = ["checker.py", *_FILES], io.StringIO()
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(code, "checker.py", "exec", dont_inherit=True), names)
-    if "argv" not in code:
+    if not sys.stdout.tell():
         check = names.get("check")
         score = check(given, printed, expected) if check else names["main"](*_FILES)
         if score is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import builtins
 import json
 import pickletools
 import re
@@ -11,8 +12,8 @@ import sys
 import warnings
 import zlib
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
-from itertools import islice
+from contextlib import suppress
+from itertools import chain, islice
 from typing import Any, NamedTuple, TypeAlias
 
 from ..errors import shown
@@ -20,9 +21,9 @@ from ..errors import shown
 _MOST_UNPACKED = 128 * 2**20
 _PACKED = re.compile(r"\s*e[AFJN][\w+/=\s]+\Z")  # zlib's header in base64
 _AROUND_TEXT = {"PROTO", "FRAME", "MEMOIZE", "STOP"}  # in a pickle
-_NESTED = ("test_cases", "assert_case", "ground_truth", "tests", "unit_tests", "test_code", "test")
+_NESTED = ("test_cases", "assert_case", "ground_truth", "tests", "test_code", "test")
 """Keys of a dict whose value are the tests, the rest being about them."""
-_NAMES = ("fn_name", "func_name", "entry_point")
+_NAME_KEYS = ("fn_name", "func_name", "entry_point")
 _NAME = re.compile(r"(?:Solution\(\)\.)?[^\W\d]\w*\Z")
 
 
@@ -43,7 +44,7 @@ class AssertCase(NamedTuple):
 
     setup: str  # code to run before it, such as imports
     test: str  # assertions
-    before_program: str = ""  # code that goes before the program
+    has_imports: bool = False  # the program need not import what LiveCodeBench imports for it
 
 
 Case: TypeAlias = StdinCase | AssertCase
@@ -57,49 +58,60 @@ def cases_of(
     checker: Any = None,
 ) -> tuple[Case, ...]:
     """The tests in the cells of a row, none in null; a BadTestsError if one cannot be read."""
+    setup = _decoded(setup)
     lines = [] if setup is None else [setup] if isinstance(setup, str) else setup
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         raise BadTestsError(f"the code before the tests, {shown(setup)}, is no text")
-    name, code, found = _name_in(_decoded(entry_point)), _checker(checker), list[Case]()
-    for case in (each for cell in cells for each in _cases(_decoded(cell, packed=True), name)):
+    before, name, code = "\n".join(lines), _name_in(_decoded(entry_point)), _checker(checker)
+    found, layouts = list[Case](), (_decoded(cell, packed=True) for cell in cells)
+    for case in (each for layout in layouts for each in _cases(layout, name, before)):
         if style == ("stdin" if isinstance(case, AssertCase) else "assert"):
             raise BadTestsError(f"they are not of style {style}")
-        if isinstance(case, AssertCase):
-            if code:
-                raise BadTestsError("they have a checker of what is printed, but call functions")
-            found.append(case._replace(setup="\n".join(lines)))
-        else:
+        if isinstance(case, StdinCase):
             found.append(case._replace(checker=code))
+        elif code:
+            raise BadTestsError("they have a checker of what is printed, but call functions")
+        else:
+            found.append(case._replace(setup=before))
     return tuple(found)
 
 
-def _cases(cell: Any, name: str | None) -> Iterator[Case]:
+def _cases(cell: Any, name: str | None, before: str) -> Iterator[Case]:
     if isinstance(cell, dict):
-        yield from _in_dict({key: value for key, value in cell.items() if value is not None}, name)
+        there = {key: value for key, value in cell.items() if value is not None}
+        yield from _in_dict(there, name, before)
     elif isinstance(cell, list):
         for number, test in enumerate(map(_decoded, cell), 1):
             try:
-                yield from [_pair(test, name)] if isinstance(test, dict) else _python(test, name)
+                if isinstance(test, dict):
+                    yield _pair(test, name)
+                else:
+                    yield from _python(test, name, before)
             except BadTestsError as error:
                 raise BadTestsError(f"test {number}: {error}") from None
     elif cell is not None:
-        yield from _python(cell, name)
+        yield from _python(cell, name, before)
 
 
-def _in_dict(cell: dict[str, Any], name: str | None) -> Iterator[Case]:
+def _in_dict(cell: dict[str, Any], name: str | None, before: str) -> Iterator[Case]:
     """Tests beside what is about them, lists of inputs and of outputs, or one test."""
     own = _name_in(cell)
     inputs, outputs = (cell.get(f"{key}s", cell.get(key)) for key in ("input", "output"))
-    nested = next((key for key in _NESTED if key in cell), "")
-    if nested or not cell:
-        yield from _cases(_decoded(cell.get(nested)), own or name)
+    layouts = [key for key in (*_NESTED, "inputs") if cell.get(key)]
+    if len(layouts) > 1:
+        raise BadTestsError(f"it has {' and '.join(layouts)}: name the field of one in `tests`")
+    if layouts and layouts != ["inputs"]:
+        yield from _cases(_decoded(cell[layouts[0]]), own or name, before)
+    elif inputs is None and (not cell or cell.keys() & set(_NESTED)):
+        return
     elif not isinstance(inputs, list) or not isinstance(outputs, list):
         yield _pair(cell, name)
     elif len(inputs) != len(outputs):
         raise BadTestsError(f"{len(inputs)} inputs but {len(outputs)} outputs")
     else:
         pairs = zip(inputs, outputs, strict=True)
-        yield from _cases([{"input": i, "output": o, "fn_name": own} for i, o in pairs], name)
+        tests = [{"input": i, "output": o, "fn_name": own} for i, o in pairs]
+        yield from _cases(tests, name, before)
 
 
 def _pair(test: dict[str, Any], name: str | None) -> Case:
@@ -107,8 +119,7 @@ def _pair(test: dict[str, Any], name: str | None) -> Case:
         raise BadTestsError(f"it has {', '.join(test) or 'nothing'}, not input and output")
     given, expected, own = test["input"], test["output"], _name_in(test)
     kind, name = str(test.get("testtype") or test.get("type") or ""), own or name
-    is_call = kind.startswith("function") if kind else own or (name and not isinstance(given, str))
-    if not is_call:
+    if kind.startswith("std") or not (name or kind.startswith("function")):
         return StdinCase(_text(given), _text(expected))
     if name is None:
         raise BadTestsError("it calls a function whose name is not there: `entry_point`")
@@ -125,7 +136,7 @@ def _name_in(about: Any) -> str | None:
     if isinstance(about, dict):
         more = _decoded(about.get("metadata"))
         more = _name_in(more) if isinstance(more, dict) else None
-        about = next((about[key] for key in _NAMES if about.get(key)), more)
+        about = next((about[key] for key in _NAME_KEYS if about.get(key)), more)
     if about and not (isinstance(about, str) and _NAME.match(about)):
         raise BadTestsError(f"{shown(about)} is no name of a function")
     return about or None
@@ -133,22 +144,20 @@ def _name_in(about: Any) -> str | None:
 
 # --- Tests that are Python --------------------------------------------------------------
 
-_MODULES = """
-string re datetime collections heapq bisect copy math random statistics itertools functools operator
-io sys json builtins typing
-"""
-_BEFORE = "".join(f"from {each} import *\nimport {each}\n" for each in _MODULES.split())
-_BEFORE += "sys.setrecursionlimit(50_000)\n"
-"""What LiveCodeBench runs before a program, whose `Solution` may have no imports of its own."""
+_RUN_BY_PYTEST = re.compile(r"test|(setup_(method|class|module|function)|setUp(Class|Module))\Z")
+_WAITED_FOR = re.compile(r"\b(?:pytest\.raises|assertRaises(?:Regex)?)\(\s*([\w.]+)")
+_OF_PYTEST = re.compile(r"\bpytest\.(?!raises\b|approx\b|main\b)\w[\w.]*")
 _CALL = """
-import solution
-from math import inf, nan
+import json, re, solution
+arguments = json.loads({arguments!r})
+match arguments:  # As the graders of APPS and TACO have it: keys in JSON are texts.
+    case [dict(first), *rest] if all(re.fullmatch("-?[0-9]+", key) for key in first):
+        arguments = [{{int(key): value for key, value in first.items()}}, *rest]
 try:
     function = solution.Solution().{name}
 except (NameError, AttributeError):
     function = solution.{name}
-found = function(*{arguments!r})
-import json
+found = function(*arguments)
 assert json.loads(json.dumps(found)) in json.loads({right!r})
 """
 
@@ -157,47 +166,70 @@ def _call(name: str, arguments: Any, right: list[Any]) -> AssertCase:
     """A call whose result, with tuples as lists, is one of the right ones."""
     if not isinstance(arguments, list):
         raise BadTestsError(f"{shown(arguments)} are no arguments of {name}")
-    match arguments:  # As the graders of APPS and TACO have it: keys in JSON are texts.
-        case [dict(first), *rest] if all(re.fullmatch(r"-?\d+", str(key)) for key in first):
-            arguments = [{int(key): value for key, value in first.items()}, *rest]
     try:
-        texts, _ = json.dumps(right), json.dumps(arguments)
+        given, results = json.dumps(arguments), json.dumps(right)
     except (TypeError, ValueError):
         raise BadTestsError(f"{shown(arguments)} or {shown(right[0])} is not in JSON") from None
     name = name.removeprefix("Solution().")
-    return AssertCase("", _CALL.format(name=name, arguments=arguments, right=texts), _BEFORE)
+    return AssertCase("", _CALL.format(name=name, arguments=given, right=results), has_imports=True)
 
 
-def _python(text: str, name: str | None) -> Iterator[AssertCase]:
+def _python(text: str, name: str | None, before: str) -> Iterator[AssertCase]:
     """Tests that are Python: HumanEval's `check`, those of a file for pytest, or statements."""
+    if not isinstance(text, str):
+        raise BadTestsError(f"{shown(text)} is no text")
     body = _statements(text)
     outside = [each for each in body if not isinstance(each, ast.FunctionDef | ast.ClassDef)]
     nodes = (node for each in outside for node in ast.walk(each))
-    called = {getattr(node.func, "id", "") for node in nodes if isinstance(node, ast.Call)}
-    if "check" not in called and any(getattr(each, "name", "") == "check" for each in body):
+    functions = (node.func for node in nodes if isinstance(node, ast.Call))
+    called = {function.id for function in functions if isinstance(function, ast.Name)}
+    calls = [*_calls_of_tests(body, called)]
+    defined = {getattr(each, "name", None) for each in body}
+    if not calls and "check" in defined - called:
         if name is None:
             raise BadTestsError("they define check, and no `entry_point` says what it is given")
         calls = [f"check({name})"]
-    else:
-        calls = [*_calls_of_tests(body, called)]
-    if body and not calls and not called:
-        raise BadTestsError(f"{shown(text)} calls no function")
-    tests = [f"{text}\n\n{call}\n" for call in calls] or [text] * bool(body)
-    before = _BEFORE if str(name).startswith("Solution()") else ""
-    yield from (AssertCase("", test, before) for test in tests)
+    run = {call.partition("(")[0] for call in calls}
+    if body and not _asserts([*_statements(before), *body], run):
+        raise BadTestsError(f"{shown(text)} asserts nothing that is run")
+    tests = [f"{text}\n\n{call}\n" for call in calls] or ([text] if body else [])
+    has_imports = str(name).startswith("Solution()")
+    yield from (AssertCase("", test, has_imports) for test in tests)
 
 
-def _statements(text: str) -> list[ast.stmt]:
+def _asserts(body: list[ast.stmt], run: set[str]) -> bool:
+    """Whether code may fail, but for functions that neither `run` nor a statement names."""
+    names = (node.id for each in body for node in ast.walk(each) if isinstance(node, ast.Name))
+    reached = {None, *run, *names}
+    nodes = (ast.walk(each) for each in body if getattr(each, "name", None) in reached)
+    return any(
+        isinstance(node, ast.Assert | ast.Raise)
+        or str(getattr(node, "attr", getattr(node, "id", ""))).startswith(("assert", "raises"))
+        for node in chain.from_iterable(nodes)
+    )
+
+
+def python_of(text: str) -> ast.Module:
+    """Code as a tree; a BadTestsError if it is none."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(text)
+            return ast.parse(text)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         raise BadTestsError(f"{shown(text)} is neither JSON nor Python") from None
+
+
+def _statements(text: str) -> list[ast.stmt]:
+    tree = python_of(text)
+    if found := _OF_PYTEST.search(text):
+        raise BadTestsError(f"they use {found[0]}; of pytest there are raises and approx alone")
+    for kind in _WAITED_FOR.findall(text):
+        if not hasattr(builtins, kind):  # It has not come as itself out of the program's process.
+            raise BadTestsError(f"they wait for {kind}, which is no exception of Python's own")
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             module = getattr(node, "module", None) or node.names[0].name
-            if module.partition(".")[0] not in {"solution", *sys.stdlib_module_names}:
+            if module.partition(".")[0] not in {"solution", "pytest", *sys.stdlib_module_names}:
                 raise BadTestsError(f"they import {module}, and have the standard library alone")
     return tree.body
 
@@ -215,15 +247,23 @@ def _checker(code: Any) -> str:
 
 def _calls_of_tests(body: list[ast.stmt], called: set[str]) -> Iterator[str]:
     """How the tests are called that pytest finds in a file, but for helpers that it calls."""
+    unit_tests = {"TestCase"}
     for each in body:
         of = each if isinstance(each, ast.ClassDef) else None
-        inner = of.body if of else [each]
-        for test in (node for node in inner if isinstance(node, ast.FunctionDef)):
-            if not test.name.startswith("test") or test.name in called:
+        if of and unit_tests & {ast.unparse(base).rpartition(".")[2] for base in of.bases}:
+            unit_tests.add(of.name)
+        elif of and not of.name.startswith("Test"):
+            continue
+        for test in of.body if of else [each]:
+            if not isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef) or test.name in called:
                 continue
-            if len(test.args.args) > len(test.args.defaults) + (of is not None):
-                raise BadTestsError(f"{test.name} has arguments that only pytest gives")
-            if of and any("TestCase" in ast.unparse(base) for base in of.bases):
+            if not _RUN_BY_PYTEST.match(test.name):
+                continue
+            given = len(test.args.args) - len(test.args.defaults) - (of is not None)
+            if test.name.startswith("set") or given > 0 or isinstance(test, ast.AsyncFunctionDef):
+                what = "prepares tests, has arguments or is async"
+                raise BadTestsError(f"only pytest runs {test.name}, which {what}")
+            if of and of.name in unit_tests:
                 yield f"{of.name}('{test.name}').debug()"
             else:
                 yield f"{of.name}().{test.name}()" if of else f"{test.name}()"
@@ -233,17 +273,12 @@ def _calls_of_tests(body: list[ast.stmt], called: set[str]) -> Iterator[str]:
 
 
 def _decoded(cell: Any, *, packed: bool = False) -> Any:
-    return _read(cell, packed) if isinstance(cell, str) else cell
-
-
-@lru_cache(maxsize=4)  # The responses of a group have the same tests.
-def _read(text: str, packed: bool) -> Any:
-    if packed and _PACKED.match(text):
-        text = _unpacked(text)
-    try:
-        return _value(text) if text.lstrip()[:1] in ("[", "{") else text
-    except BadTestsError:
-        return text
+    if packed and isinstance(cell, str) and _PACKED.match(cell):
+        cell = _unpacked(cell)
+    if isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{"):
+        with suppress(BadTestsError):
+            return _value(cell)
+    return cell
 
 
 def _value(text: str) -> Any:
@@ -251,7 +286,7 @@ def _value(text: str) -> Any:
     for read in (json.loads, ast.literal_eval):
         try:
             return read(text.strip())
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             pass
     raise BadTestsError(f"{shown(text)} is no argument or result in JSON")
 
@@ -276,8 +311,8 @@ def _unpacked(text: str) -> str:
 
 def _text(value: Any) -> str:
     """What a program reads or prints: lines may be a list, and numbers are as they are written."""
-    if isinstance(value, list):
-        return "".join(f"{_text(line)}\n" for line in value)
+    if isinstance(value, list) and not any(isinstance(line, list) for line in value):
+        return "".join(_text(line).removesuffix("\n") + "\n" for line in value)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise BadTestsError(f"{shown(value)} is no text of a program")
     return str(value)

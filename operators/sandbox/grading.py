@@ -20,7 +20,7 @@ from ..chats import after_thoughts, final_channel
 from ..verifier.places import own_text
 from ..workers import usable_cores
 from . import calls
-from .cases import AssertCase, BadTestsError, Case, StdinCase
+from .cases import AssertCase, BadTestsError, Case, StdinCase, python_of
 from .run import Execution, Sandbox, SandboxError, SandboxLimits
 
 # --- Where the program is in a response -----------------------------------------------
@@ -40,28 +40,31 @@ _TAGS = re.compile(
 """What may be around a response as a whole."""
 
 _LABEL = re.compile(r"[\s{.]*(?:lang(?:uage)?-)?([a-z#+-]*)")  # `c++` of `C++17`
-_NAMES = """
+_LABELS = """
 ada|c|clojure|cobol|cpp c++ cc cxx|csharp c# cs|d|dart|elixir|erlang|fortran|fsharp f#|go golang
 groovy|haskell hs|java|javascript js node|julia jl|kotlin kt|lisp|lua|matlab|nim|objective-c objc
 ocaml ml|pascal|perl pl|php|python py pypy|r|racket|ruby rb|rust rs|scala|scheme|swift
 typescript ts|vb|zig
 """
 _LANGUAGES = {
-    label: names.split()[0] for names in re.split(r"[|\n]", _NAMES) for label in names.split()
+    label: names.split()[0] for names in re.split(r"[|\n]", _LABELS) for label in names.split()
 }
 """By the labels of their blocks."""
 _BEGINS = re.compile(
     r"""(?: \s | //[^\n]*(?:\n|\Z) | /\*(?:[^*]|\*(?!/))*\*/ | [#](?!include\b)[^\n]*(?:\n|\Z) )*
-    (?: (?P<cpp> [#]include\s*[<"] | using\s+namespace\s | (?:int|void)\s+main\s*\( )
+    (?: (?P<cpp> [#]include\s*[<"] | using\s+namespace\s | (?:int|void)\s+main\s*\(
+        | class\s+\w+\s*\{\s*(public|private)\s*: )
     | (?P<java> import\s+java\b | ((public|final|abstract)\s+)*class\s+\w+\s*\{ | public\s+class\s )
-    | (?P<javascript> (const|let|var)\s+[\w{\[][^\n=]*= | function\s+\w+\s*\( | console\.log\( )
+    | (?P<javascript> (const|let|var)\s+(\w+\s* | [{\[][^\n=]*)= | console\.log\(
+        | function\s+\w+\s*\([^\n]*\{ )
     | (?P<go> package\s+main\s ) | (?P<rust> fn\s+main\s*\( | use\s+std:: )
     | (?P<csharp> using\s+System\b ) | (?P<kotlin> fun\s+main\s*\( ) | (?P<php> <\?php\s ) )""",
     re.VERBOSE,
 )
 """How programs in other languages begin, behind comments, and none in Python does."""
 _READS_AS_PYTHON = re.compile(
-    r"^[ \t]*(?:def|class|import|from)[ \t]+\w|\b(?:print|input)\(", re.MULTILINE
+    r"^[ \t]*(?:(?:def|import|from)[ \t]+\w|class[ \t]+\w+\s*[:(])|(?<![.\w])(?:print|input)\(",
+    re.MULTILINE,
 )
 
 
@@ -99,7 +102,11 @@ def extract_code(response: str, *, whole: bool = True) -> tuple[str, str] | None
 def _language(info: str, code: str) -> str | None:
     """The language of a program by the label of its block, or by how it begins; None: unknown."""
     label, begins = _LABEL.match(info.lower()), _BEGINS.match(code)
-    return _LANGUAGES.get(label[1] if label else "") or (begins.lastgroup if begins else None)
+    language = _LANGUAGES.get(label[1] if label else "") or (begins.lastgroup if begins else None)
+    if language in ("c", "cpp", "d", "java", "r") and _READS_AS_PYTHON.search(code):
+        with suppress(BadTestsError):  # Labels may be wrong; `x <- 3` is R, and Python, too.
+            return "python" if python_of(code) and "<-" not in code else language
+    return language
 
 
 def _outdented(block: re.Match[str]) -> str:
@@ -167,12 +174,13 @@ def _close(word: str, expected: str, tolerance: float) -> bool:
 CaseVerdict: TypeAlias = str
 """What came of a test: `passed`, `failed`, `error` (an exception, or an early exit), `timeout`,
 `memory`, `output` (the program went over this limit), `other_language/cpp`, `no_package/numpy` (it
-cannot be run here), `verifier_error` (the sandbox has failed), `not_run` (an earlier test decides).
+cannot be run here), `failed/checker_timeout` (the checker was too slow with what it printed),
+`verifier_error` (the sandbox has failed), `not_run` (an earlier test decides).
 """
 
 JUDGE_SECONDS = 10.0
 """Seconds that a test may take beside the program."""
-_JUDGE_OUTPUT = 64 * 2**20
+_JUDGE_OUTPUT, _JUDGE_MEMORY = 64 * 2**20, 2**30
 
 
 class Program(NamedTuple):
@@ -260,11 +268,7 @@ def weaknesses(grader: Grader, case: AssertCase) -> tuple[Weakness, ...]:
 def _names(case: AssertCase) -> set[str]:
     """The functions and classes of the program that a test names."""
     used, of_program, own = set[str](), set[str](), set(dir(builtins)) | sys.stdlib_module_names
-    try:
-        nodes = [*ast.walk(ast.parse(f"{case.setup}\n{case.test}"))]
-    except (SyntaxError, ValueError, RecursionError):
-        raise BadTestsError("a test is not Python") from None
-    for node in nodes:
+    for node in ast.walk(python_of(f"{case.setup}\n{case.test}")):
         if isinstance(node, ast.Name):
             (used if isinstance(node.ctx, ast.Load) else own).add(node.id)
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -274,7 +278,9 @@ def _names(case: AssertCase) -> set[str]:
         elif isinstance(node, ast.alias):
             own.add((node.asname or node.name).partition(".")[0])
         if isinstance(node, ast.ImportFrom) and node.module == "solution":
-            of_program.update(each.name for each in node.names)
+            of_program.update(each.name for each in node.names if each.name != "*")
+        elif isinstance(node, ast.Attribute) and getattr(node.value, "id", None) == "solution":
+            of_program.add(node.attr)
     return (used - own) | of_program
 
 
@@ -316,6 +322,7 @@ class Grader:
     ) -> None:
         self._sandbox, self._limits = sandbox, limits
         self._tolerance, self._run_all = tolerance, run_all
+        self._checked = set[Case]()
 
     def grade(self, submissions: Sequence[Submission], *, workers: int) -> list[CaseVerdicts]:
         """The verdicts on many programs, in order; equal submissions are graded once."""
@@ -326,19 +333,18 @@ class Grader:
 
     def _grade(self, submission: Submission) -> CaseVerdicts:
         verdicts = list[CaseVerdict]()
-        for case in submission.cases:
-            try:
-                verdict = self.run(submission.program, case)
-            except SandboxError:
-                verdict = "verifier_error"
-            except BadTestsError:
-                return ()
-            verdicts.append(verdict)
-            # A program that has hung once would hang again, for as long as its limit.
-            if verdict in ("timeout", "verifier_error") or (
-                verdict != "passed" and not self._run_all
-            ):
-                break
+        try:
+            self._check(submission.cases)
+            for case in submission.cases:
+                verdicts.append(self.run(submission.program, case))
+                # A program that has hung once would hang again, for as long as its limit.
+                has_hung = verdicts[-1].endswith("timeout")
+                if has_hung or (verdicts[-1] != "passed" and not self._run_all):
+                    break
+        except SandboxError:
+            verdicts.append("verifier_error")
+        except BadTestsError:
+            return ()
         not_run: list[CaseVerdict] = ["not_run"] * (len(submission.cases) - len(verdicts))
         return (*verdicts, *not_run)
 
@@ -352,40 +358,42 @@ class Grader:
         if done.status != "ok":
             return _failure(done)
         if case.checker:
-            return "passed" if self._accepts(case, done.stdout) else "failed"
+            return self._by_checker(case, done.stdout)
         same = same_output(done.stdout, case.expected, self._tolerance)
         return "passed" if same else "failed"
 
-    def _accepts(self, case: StdinCase, printed: str) -> bool:
-        """Whether a checker gives 1; a BadTestsError if it does not for the expected output."""
-        if self._score(case, printed) == 1:
-            return True
-        # What it fails on is the program's, if it works.
-        right = self._score(case, case.expected)
-        if right != 1 and (right != 0 or case.expected.strip()):
-            raise BadTestsError("the checker does not accept the expected output")
-        return False
+    def _check(self, cases: tuple[Case, ...]) -> None:
+        """A BadTestsError if a checker does not accept what is expected, whatever is printed."""
+        for case in cases:
+            if isinstance(case, AssertCase) or case in self._checked:
+                continue
+            alone = not case.checker or not case.expected.strip()
+            if not alone and self._by_checker(case, case.expected) != "passed":
+                raise BadTestsError("the checker does not accept the expected output")
+            self._checked.add(case)
 
-    def _score(self, case: StdinCase, printed: str) -> float | None:
-        """What a checker gives for an output."""
+    def _by_checker(self, case: StdinCase, printed: str) -> CaseVerdict:
+        """Whether a checker gives 1."""
         done = self._sandbox.run(
             _source("run_checker", case.checker),
             stdin=json.dumps([case.stdin, case.expected, printed]),
-            limits=self._limits._replace(seconds=JUDGE_SECONDS),
+            limits=self._limits._replace(seconds=JUDGE_SECONDS, memory=_JUDGE_MEMORY),
         )
+        if done.status == "timeout":
+            return "failed/checker_timeout"
         with suppress(ValueError):
-            return float(done.stdout) if done.status == "ok" else None
-        return None
+            return "passed" if done.status == "ok" and float(done.stdout) == 1 else "failed"
+        return "failed"
 
     def _run_assert(self, program: Program, case: AssertCase) -> CaseVerdict:
         limits = self._limits
         # The process of the test sees to the seconds of the program, which waits for calls, too.
         longer = limits._replace(seconds=limits.seconds + JUDGE_SECONDS)
         done, judged = self._sandbox.run_connected(
-            _source("run_program", program.code, case.before_program + program.prefix),
+            _source("run_program", program.code, program.prefix, case.has_imports),
             _source("run_test", case.setup, case.test, limits.seconds, limits.output),
             limits=longer,
-            asking_limits=longer._replace(output=_JUDGE_OUTPUT),
+            asking_limits=longer._replace(output=_JUDGE_OUTPUT, memory=_JUDGE_MEMORY),
         )
         lines = judged.stdout.rstrip("\n").split("\n")
         if calls.ASKED not in lines:

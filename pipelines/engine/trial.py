@@ -42,7 +42,7 @@ from ...operators.columns import (
 from ..dataset.files import is_folder
 from ..dataset.read import Dataset, place_of
 from ..dataset.write import writer
-from ..recipe.columns import bad_tests, named_columns
+from ..recipe.columns import lines_about_tests, named_columns
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .conditional_step import MatchLog, unmatched_lines
@@ -90,7 +90,7 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
     _try_to_write(recipe, frame)
     lines += lines_about_responses(recipe, Frame.of(dataset.first_rows))
     with suppress(DataError):  # A field may first turn up further down.
-        lines += bad_tests(recipe, dataset.first_rows)
+        lines += lines_about_tests(recipe, dataset.first_rows)
     return [*lines, *same, *_of_sources(recipe, dataset.first_rows)]
 
 

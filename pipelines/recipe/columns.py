@@ -385,7 +385,7 @@ def _writers(missing: str) -> str:
 # So a wrong `reference_pattern` is found before anything is sampled.
 
 
-def bad_tests(recipe: Recipe, rows: pa.Table) -> list[str]:
+def lines_about_tests(recipe: Recipe, rows: pa.Table) -> list[str]:
     """Lines about first rows whose tests cannot be read, or checkers are not; a RecipeError if no
     tests can."""
     lines, names = list[str](), set(rows.column_names)
@@ -417,7 +417,7 @@ def bad_tests(recipe: Recipe, rows: pa.Table) -> list[str]:
 
 def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
     """Check tests, and what the first steps find: references and recorded responses."""
-    bad_tests(recipe, rows)
+    lines_about_tests(recipe, rows)
     step, path = recipe.steps[0], recipe.head.dataset_spec
     known = (PromptTemplateMapper, RecordedRolloutMapper)  # They leave the columns as they are.
     for each in takewhile(lambda each: isinstance(each.operator, known), recipe.steps):

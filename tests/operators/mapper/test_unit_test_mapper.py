@@ -138,6 +138,7 @@ def test_a_program_that_cannot_be_run_here_is_missing_and_named():
     assert columns["reward_accuracy_missing"] == reasons
     assert columns["reward_accuracy"] == [None, None, 1.0, 1.0, 0.0, 0.0, None, None]
     assert columns["verdict"][:2] == ["verifier_error"] * 2
+    assert columns["tests_run"][:3] == [0, 2, 2]
     assert columns["test_verdicts"][:2] == [["other_language/cpp"] * 2, ["no_package/numpy"] * 2]
     assert columns["test_verdicts"][-2:] == [["passed", "no_package/scipy"], None]
     assert columns["extracted_answer"][0].startswith("#include")
@@ -172,18 +173,19 @@ def test_a_function_that_needs_a_package():
 
 
 def test_why_tests_are_bad_is_logged_with_their_prompt():
-    cells = ["see above", "f()", None, "import pandas\nf()", "see above"]
+    cells = ["see above", "assert f([])", None, "import pandas\nf()", "see above"]
     rows = pa.table({"response": ["f = len"] * 5, "tests": cells})
     operator = UnitTestMapper()
-    assert operator.apply(rows).logged == {
-        "bad_tests: 'see above' is neither JSON nor Python": 2,
-        "bad_tests: they import pandas, and have the standard library alone": 1,
-    }
+    logged = operator.apply(rows).logged
+    assert [*logged.values()] == [2, 1]
+    for message, fact in zip(logged, ["'see above'", "pandas"], strict=True):
+        assert message.startswith("bad_tests: ")
+        assert fact in message
     rows = rows.append_column("prompt_id", pa.array(list("abcde")))
     logged = operator.apply(rows).logged
-    assert "bad_tests of prompt 'a': 'see above' is neither JSON nor Python" in logged
+    assert any("prompt 'a'" in message and "'see above'" in message for message in logged)
     assert len(logged) == 3
-    rows = pa.table({"response": ["1"], "tests": ["sum([1])"], "prompt_id": ["a"]})
+    rows = pa.table({"response": ["1"], "tests": ["assert sum([1])"], "prompt_id": ["a"]})
     (message,) = operator.apply(rows).logged
     assert "'a': they cannot be run, or call no function" in message
 
@@ -296,6 +298,16 @@ CALL = {"input": "[1, 2]\n3", "output": "[1, 5]", "testtype": "functional"}
 CHECK = "def check(candidate):\n    assert candidate(1, 2) == 3\n"
 FILE = "from solution import add\n\ndef test_a():\n    assert add(1, 2) == 3\n\ndef test_b():\n    assert add(0, 0) == 0\n"
 OF_PYTEST = "from solution import *\nimport unittest\nclass TestAdd(unittest.TestCase):\n    def setUp(self):\n        self.three = 3\n    def test_a(self):\n        self.assertEqual(add(1, 2), self.three)\n"
+OF_RAISES = "import pytest\nfrom solution import half\ndef test_a():\n    with pytest.raises(ValueError, match='ne') as info:\n        half(-1)\n    assert str(info.value) == 'negative'\ndef test_b():\n    assert half(1) == pytest.approx(0.5) != 0.6\n    assert [half(1)] == pytest.approx([0.51], abs=0.1)\n"
+FLOOR = (
+    code("def half(x):\n    if x < 0: raise ValueError('negative')\n    return x / 2"),
+    code("def half(x): return x / 2"),
+)
+GCD = (
+    code("from __future__ import annotations\ndef gcd(a: List[int], b): return math.gcd(a, b)"),
+    code("x = 1"),
+)
+MANY = code("def f(x): return 9"), code("def f(x): return 8")
 KEYS = code("def f(d): return {k + 1: v for k, v in d.items()}"), code("def f(d): return d")
 NEXT = code("print(int(input()) + 1)"), code("print(5)")
 NONE = code("def max(a): return None"), code("def max(a): return 3")
@@ -340,6 +352,9 @@ LAYOUTS = {
     "Skywork": ({"entry_point": "add", "test_code": CHECK}, None, ADD),
     "KodCode": (FILE, None, ADD),
     "unittest": (OF_PYTEST, None, ADD),
+    "pytest.raises": (OF_RAISES, None, FLOOR),
+    "a prelude that has one": ({"fn_name": "gcd", "inputs": [[12, 18]], "outputs": [6]}, None, GCD),
+    "a million numbers": ({"fn_name": "f", "inputs": [[[1] * 10**6]], "outputs": [9]}, None, MANY),
 }  # fmt: skip
 
 

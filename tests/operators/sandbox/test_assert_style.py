@@ -287,9 +287,9 @@ def test_tests_that_no_program_can_be_graded_by(test):
 def test_a_test_reads_no_files(verdicts):
     seen = "try:\n    seen = open('/etc/hostname').read()\nexcept OSError:\n    seen = None\n"
     code = "def f(x): return x"
-    tests = [f"{seen}assert f(seen) is None", "f(1)\nopen('/etc/hostname')"]
+    tests = [f"{seen}assert f(seen) is None", "assert f(1)\nopen('/etc/hostname')"]
     assert verdicts(code, *tests) == ["passed", "error"]
-    assert verdicts(code, "f(open('/etc/hostname').read())") == []
+    assert verdicts(code, "assert f(open('/etc/hostname').read())") == []
 
 
 def test_tests_import_from_the_program(verdicts):

@@ -160,19 +160,15 @@ CPP = "#include <iostream>\nint main() { std::cout << 3; }\n"
 @pytest.mark.parametrize(
     ("label", "name"),
     [
-        *(
-            ("cpp", "cpp"),
-            ("C++17", "cpp"),
-            ("{.cpp .numberLines}", "cpp"),
-            ("language-java", "java"),
-        ),
-        *(
-            ("c", "c"),
-            ("js", "javascript"),
-            ("c#", "csharp"),
-            ("Rust title=a", "rust"),
-            ("hs", "haskell"),
-        ),
+        ("cpp", "cpp"),
+        ("C++17", "cpp"),
+        ("{.cpp .numberLines}", "cpp"),
+        ("language-java", "java"),
+        ("c", "c"),
+        ("js", "javascript"),
+        ("c#", "csharp"),
+        ("Rust title=a", "rust"),
+        ("hs", "haskell"),
     ],
 )
 def test_the_language_of_a_block(label, name):
@@ -192,6 +188,9 @@ def test_the_language_of_a_block(label, name):
         ("fn main() { }", "rust"),
         ("const n = 3;", "javascript"),
         ("console.log(3)", "javascript"),
+        ("function solve(n) { return n }", "javascript"),
+        ("let [a, b] = [1, 2];", "javascript"),
+        ("class Solution {\npublic:\n  int f() { return 1; }\n};", "cpp"),
     ],
 )
 @pytest.mark.parametrize("form", ["{}", "```\n{}\n```", "```text\n{}\n```"])
@@ -202,13 +201,17 @@ def test_a_program_shows_its_language(form, code, name):
 @pytest.mark.parametrize(
     "code",
     [
-        *(
-            "# include <a>\nprint(1)",
-            "#include the border\nprint(1)",
-            "class A:\n    pass",
-            "let = 3",
-        ),
-        *("import javalang", "function = len", "use = 1", "package = 'main'"),
+        "# include <a>\nprint(1)",
+        "#include the border\nprint(1)",
+        "#include <stdio.h> is not needed in Python\nprint(1)",
+        "class A:\n    pass",
+        "let = 3",
+        "let x be the answer; so x = 3",
+        "function solve(n)\n  return n*2\nend",
+        "import javalang",
+        "function = len",
+        "use = 1",
+        "package = 'main'",
     ],
 )
 def test_a_python_program_shows_no_other_language(code):
@@ -228,6 +231,16 @@ def test_a_python_block_wins_over_other_languages():
     ):
         assert grading.extract_code(response) == (CPP, "cpp")
     assert extract_code(printed) == "3 4\n"
+    java = "```java\nclass A { }\n```\n"
+    for shown in ("System.out.print(3)", "class Node holds a value"):
+        assert grading.extract_code(f"{java}\n```\n{shown}\n```")[1] == "java"
+
+
+@pytest.mark.parametrize("label", ["c", "d", "R", "java"])
+def test_python_in_a_block_with_a_wrong_label(label):
+    assert extract_code(f"```{label}\n{READS}\n```") == f"{READS}\n"
+    assert language(f"```{label}\nprint(3);}}\n```") == label.lower()
+    assert language(f"```{label}\nn <- 3\nprint(n)\n```") == label.lower()
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ def test_a_function_that_breaks_a_limit(verdicts):
 def test_a_test_that_never_has_enough(verdicts, monkeypatch):
     """The program may keep a test going, but not for ever."""
     code = "class Q:\n    def size(self): return 1\n    def pop(self): pass"
-    test = "q = Q()\nwhile q.size() > 0:\n    q.pop()"
+    test = "q = Q()\nwhile q.size() > 0:\n    q.pop()\nassert q"
     monkeypatch.setattr(grading, "JUDGE_SECONDS", 0.1)
     assert verdicts(code, test, seconds=0.4) == ["timeout"]
 
@@ -251,6 +251,8 @@ def test_tests_that_a_program_passes_without_solving_them_are_weak(limits):
         "x = [3, 1]\ny = f(x)\nassert all(a in y for a in x)": ("cleared",),
         "assert not abs(f(3) - 9) > 0.1": ("nan",),
         "x = f(3)\nif x < 9 or x > 9:\n    raise AssertionError": ("nan",),
+        "from solution import *\nassert f(3).count('a')": ("object",),
+        "import solution\nassert solution.f(3).count('a')": ("object",),
         "assert f(3) == 9": (), "assert abs(f(3) - 9) < 0.1": (), "assert is_prime(7)": (),
         "x = [3, 1]\nf(x)\nassert x == [1, 3]": (), "assert f([]) == []": (), "assert f([1, 2]) == []": (),
         "from math import isnan\nassert isnan(f(1))": (), "assert len(f(3)) == 5": (),
