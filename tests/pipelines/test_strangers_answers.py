@@ -152,3 +152,57 @@ def test_what_needs_a_function(folder_of):
     ran("run", "function.yaml", "--quiet")
     rewards = pq.read_table(folder / "out" / "function.parquet")["reward_function"]
     assert rewards.to_pylist() == [1.0, 1.0, 0.1, 0.1]
+
+
+SPLITS = "has the splits test, train"
+CONVERT = "is not a dataset file; convert it"
+REFUSED = {  # what `check` and `run` say
+    "62-pass-rate-text/nofilter.yaml": "no reference in column 'expected_answer': 'n/a'",
+    "70-hub-folder-splits/recipe.yaml": SPLITS,
+    "73-csv-tsv-xlsx-tar/a_csv.yaml": CONVERT,
+    "73-csv-tsv-xlsx-tar/a_tsv.yaml": CONVERT,
+    "73-csv-tsv-xlsx-tar/a_txt.yaml": CONVERT,
+    "73-csv-tsv-xlsx-tar/a_xlsx.yaml": CONVERT,
+    "73-csv-tsv-xlsx-tar/shard_0_tar.yaml": CONVERT,
+    "75-lmeval-loglikelihood/recipe.yaml": "column 'resps' has log-likelihoods",
+    "135-cpp-only/recipe.yaml": "other_language 3, no_package 1",  # of `run` alone
+}
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_what_is_refused_and_named(folder_of, name):
+    case, recipe = name.split("/")
+    folder = folder_of(case)
+    for command in ("run",) if case == "135-cpp-only" else ("check", "run"):
+        result = CliRunner().invoke(app, [command, recipe])
+        assert result.exit_code in (1, 2)
+        assert REFUSED[name] in re.sub(r"\s+", " ", str(result.exception or "") + result.output)
+        assert command == "run" or not (folder / "out").exists()
+
+
+TRAIN = [f"train-0000{each}" for each in ("0-of-00002 q0", "1-of-00002 q0", "1-of-00002 q1")]
+CHECKER = ["--unit_test_mapper.checker", "generated_checker"]
+LISTS = ["--recorded_rollout_mapper.lists_as_text", "true"]
+WAYS = [  # case, options, column and values of the export, what is printed
+    ("38-code-checker", CHECKER, "verdict", ["correct", "correct", "wrong_answer"], ""),
+    ("51-ratings-shorter", [], "reward", [5.0], "uneven_lists"),
+    ("53-kto", [], "reward", [1.0, 0.0, 1.0], ""),
+    ("62-pass-rate-text", [], "reference", ["12"], "missing_value"),
+    ("70-hub-folder-splits", ["--split", "train"], "question", TRAIN, ""),
+    ("76-lighteval-details", LISTS, "verdict", ["correct", "wrong_answer"], ""),
+    (
+        "133-prompt-in-response",
+        [],
+        "response",
+        ["Red.", "Seven."],
+        "2 responses began with their prompt",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "column", "values", "line"), WAYS)
+def test_the_ways_that_lines_name(folder_of, name, options, column, values, line):
+    folder = folder_of(name)
+    assert line in ran("run", "recipe.yaml", *options)
+    found = pq.read_table(folder / "out" / "recipe.parquet")[column].to_pylist()
+    assert found == values
