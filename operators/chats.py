@@ -437,14 +437,14 @@ def without_prompts(
 def _after(prompt: Sequence[Mapping[str, str | None]], text: str) -> str | None:
     """What a response says after its prompt, be it all of the dialogue or the last message of the
     user; None if it does not begin with it, empty if it is no more than that or its end."""
-    chat = _dialogue_in(text)
-    if chat and chat[-1]["role"] == "assistant" and _spoken(chat[:-1]) == _spoken(prompt):
-        return chat[-1]["content"]
+    chat, own = _spoken(_dialogue_in(text) or ()), _spoken(prompt)
+    if chat and (chat == own or (chat[:-1] == own and chat[-1][0] == "assistant")):
+        return chat[-1][1] if chat != own else ""
     *earlier, asked = [(each["content"] or "").strip() for each in prompt] or [""]
     if not asked or prompt[-1]["role"] != "user":
         return None
     whole = text.strip()
-    if whole == asked or (asked.endswith(whole) and _LONG.match(whole)):
+    if whole == asked or ("\n" in whole and asked.endswith(whole)):
         return ""
     before, found, rest = text.partition(asked)
     answers = _ANSWERS.match(rest)
@@ -464,9 +464,12 @@ def answer_two_prompts(prompts: pa.Array, columns: Sequence[pa.Array]) -> NDArra
         return np.zeros(len(prompts), bool)
     turns = [[_spoken(prompt or ())] for prompt in prompts.to_pylist()]
     for cells in columns:
-        with suppress(DataError):
-            found = chats_of(cells)
-            for row, chat in enumerate(found.chats if found else ()):
+        chats = cells.to_pylist() if _has_messages(cells.type) else []
+        if is_text(cells.type):
+            chats = [text and (_dialogue_in(text) or _chat_in(text)) for text in cells.to_pylist()]
+        for row, messages in enumerate(chats):
+            with suppress(DataError):  # Its contents are no texts.
+                chat = _chat(messages, row, {})
                 if last_of(chat, "assistant"):
                     turns[row].append(_spoken([each._asdict() for each in chat[:-1]]))
     return np.array([own in found != [own] * len(found) for own, *found in turns], bool)

@@ -78,11 +78,14 @@ class RecordedRolloutMapper(Operator):
     a list of messages with a role (also as JSON text, if it begins with another's), the response is
     the last message, if it is the assistant's and says something.
 
-    Where every response to a prompt begins with all of its last user message, or is a dialogue in
-    one text (`Human: ... Assistant: ...`) with all of its messages, that is cut, and the note
-    `prompt_cut` counts them: not a message of fewer than three words and 20 characters, such as
-    `Hello!`, or with lines of code, not within a word, and not where there are token ids or
-    log-probabilities.
+    Where every response to a prompt begins with all of its messages, as a dialogue in one text
+    (`Human: ... Assistant: ...`) or a template writes them, or with the user's that ends it, that
+    is cut, and the note `prompt_cut` counts them: not a message alone of fewer than three words and
+    20 characters, such as `Hello!`, or with lines of code, not within a word or sentence, and not
+    where there are token ids or log-probabilities. `prompt_alone` counts those with nothing else.
+
+    A row is dropped if one of its columns has a chat that begins with the prompt, and another one
+    a chat that begins with another.
 
     Responses of a prompt keep their order: by row, then by `columns`, then by position in the list.
     A null response counts as a rollout: it keeps its row, with a null `response`.
@@ -107,8 +110,8 @@ class RecordedRolloutMapper(Operator):
     it has rewards (`{ratings: reward_judge}`), all of the row's are missing, as `uneven_lists`: set
     `on_missing: drop_row` in `reward_sum_mapper` to leave such rows out."""
     lists_as_text: bool = False
-    """Whether cells are texts of lists, in JSON or as Python writes them: `"['It is 3.', '4']"` are
-    two responses."""
+    """Whether cells are texts of lists, in JSON or as Python or numpy writes them:
+    `"['It is 3.', '4']"` are two responses."""
     policy: str | None = None
     """Name of the policy of all these responses. Null: the policy of `keep_fields`, else the
     column's name if there are several columns."""

@@ -176,6 +176,7 @@ ONE_TURN = "<|im_start|>user\na?<|im_end|>\n<|im_start|>assistant\nf<|im_end|>"
         ([("system", "of the recipe"), *READ], [HH, None], ["f", None]),
         ([("user", " a? ")], [ONE_TURN], ["f"]),
         (READ, [HH, "another"], [HH, "another"]),
+        (READ, [HH, HH[:-2]], ["f", HH[:-2]]),  # nobody answers
         (READ[:1], [HH], [HH]),  # another prompt
         (None, [HH], [HH]),
         ([("user", "a?")], ["Human: a?\n\nAssistant:"], ["Human: a?\n\nAssistant:"]),
