@@ -153,24 +153,20 @@ _TURNS = [
 ]
 """What a turn begins with in dialogues that are one text, a form each, and who says it."""
 _BEGIN = re.compile(r"\s*(?:<\|begin_of_text\|>|<bos>|<s>)?\s*")
-_END = re.compile(r"(?:(?:<[|｜](?:im_)?e[\w▁]{2,16}[|｜]>|<(?:end_of_turn|eos)>|</s>)\s*){1,4}\Z")
+_END = re.compile(r"(?:(?:<\|(?:im_)?e\w{2,10}\|>|<(?:end_of_turn|eos)>|</s>)\s*){1,4}\Z")
 
 # Where templates put a prompt in texts that have lost their special tokens, or never had any.
 _ASKS = re.compile(
-    r"(?:\s|<s>)*(?:(?:(?:system|user)\n.*)?user\n"  # Qwen, Llama 3, Gemma
-    r"|\[(?:INST|SYSTEM_PROMPT)\](?:.*(?:<</SYS>>|\[INST\]))?"  # Llama 2, Mistral
-    r"|(?:<｜begin▁of▁sentence｜>.*)?<｜User｜>"  # DeepSeek
-    r"|(?:Below is an instruction.*)?### Instruction:)\s*",  # Alpaca
-    re.DOTALL,
+    r"(?s)(?:\s|<s>)*(?:(?:(?:system|user)\n.*)?user\n"  # Qwen, Llama 3, Gemma
+    r"|\[INST\](?:.*(?:<</SYS>>|\[INST\]))?"  # Llama 2, Mistral
+    r"|(?:Below is an instruction.*)?### Instruction:)\s*"  # Alpaca
 )
-_ANSWERS = re.compile(r"\s*(?:(?:assistant|model)\n|\[/INST\]|<｜Assistant｜>|### Response:)")
+_ANSWERS = re.compile(r"\s*(?:(?:assistant|model)\n|\[/INST\]|### Response:)")
 
+# Notes, which have a line each at the end of a run.
 PROMPT_CUT = "prompt_cut"
-"""The note that counts responses whose prompt was cut from them."""
 PROMPT_ALONE = "prompt_alone"
-"""The note that counts responses that are nothing but their prompt, or the end of it."""
 DIALOGUES = "dialogues"
-"""The note that counts questions that are dialogues in one text."""
 
 # A prompt that no answer begins with by itself, as that to `Hello!` may; and lines of programs and
 # proofs, which would not run without it. Prose that ends with a colon begins with a capital.

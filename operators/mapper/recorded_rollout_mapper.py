@@ -78,14 +78,11 @@ class RecordedRolloutMapper(Operator):
     a list of messages with a role (also as JSON text, if it begins with another's), the response is
     the last message, if it is the assistant's and says something.
 
-    Where every response to a prompt begins with all of its messages, as a dialogue in one text
-    (`Human: ... Assistant: ...`) or a template writes them, or with the user's that ends it, that
-    is cut, and the note `prompt_cut` counts them: not a message alone of fewer than three words and
-    20 characters, such as `Hello!`, or with lines of code, not within a word or sentence, and not
-    where there are token ids or log-probabilities. `prompt_alone` counts those with nothing else.
-
-    A row is dropped if one of its columns has a chat that begins with the prompt, and another one
-    a chat that begins with another.
+    Where every response to a prompt begins with it, be it a dialogue in one text (`Human: ...
+    Assistant: ...`), in the words of a template, or the user's last message alone, that is cut, and
+    the note `prompt_cut` counts them: not a message alone of fewer than three words and 20
+    characters, such as `Hello!`, or with lines of code, not within a word or sentence, and not
+    where there are token ids or log-probabilities. `prompt_alone` counts those that say no more.
 
     Responses of a prompt keep their order: by row, then by `columns`, then by position in the list.
     A null response counts as a rollout: it keeps its row, with a null `response`.
