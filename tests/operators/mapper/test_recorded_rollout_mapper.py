@@ -379,7 +379,7 @@ JOKE = "Tell me a joke now."
         (PROGRAM, [f"user\n{PROGRAM}assistant\nRed."], ["Red."], 1),
         (ASKED, [f"{INST}Red. </s>", f"<s>[INST] <<SYS>>\ns\n<</SYS>>\n\n{ASKED} [/INST] Blue."], ["Red.", "Blue."], 2),
         (ASKED, [f"Below is an instruction.\n\n### Instruction:\n{ASKED}\n### Response:\nRed."], ["Red."], 1),
-        (ASKED, [f"You said: {ASKED}Red."], [f"You said: {ASKED}Red."], 0),
+        (ASKED, [f"You asked: {ASKED}Red."], [f"You asked: {ASKED}Red."], 0),
         (ASKED, [f"Red.\nuser\n{ASKED}assistant\nBlue."], [f"Red.\nuser\n{ASKED}assistant\nBlue."], 0),
         (ASKED, [ASKED + "Red.", "Blue."], [ASKED + "Red.", "Blue."], 0),  # one restates it
         (ASKED, ["name a colour.\nRed."], ["name a colour.\nRed."], 0),
