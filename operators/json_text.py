@@ -184,9 +184,10 @@ def _is_deep(text: np.ndarray[Any, np.dtype[np.uint8]]) -> bool:
 
 
 _BESIDE = re.compile(
-    r"""\\.|('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[}\]])(\s+(?=['"{\[]))?""", re.DOTALL
+    r"""(?s)\\.|('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[}\]]|[\d.]+(?:e[+-]?\d+)?)"""
+    r"""(\s+(?=['"{\[]|-?[\d.]))?"""
 )
-"""A text, an object or a list, and white space before the next: numpy writes no commas."""
+"""A value, and white space before the next: numpy writes no commas."""
 
 
 def list_in(text: str) -> list[Any] | None:
@@ -195,5 +196,5 @@ def list_in(text: str) -> list[Any] | None:
     for read in (parse_json, ast.literal_eval):
         with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
             found = read(text)
-            return list(found) if isinstance(found, (list, tuple)) else None
+            return list(found) if isinstance(found, (list, tuple)) and text[0] in "[(" else None
     return None

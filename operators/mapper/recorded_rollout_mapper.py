@@ -107,8 +107,8 @@ class RecordedRolloutMapper(Operator):
     it has rewards (`{ratings: reward_judge}`), all of the row's are missing, as `uneven_lists`: set
     `on_missing: drop_row` in `reward_sum_mapper` to leave such rows out."""
     lists_as_text: bool = False
-    """Whether cells are texts of lists, in JSON or as Python or numpy writes them:
-    `"['It is 3.', '4']"` are two responses."""
+    """Whether cells are texts of lists, in JSON or as Python writes them: `"['It is 3.', '4']"` are
+    two responses."""
     policy: str | None = None
     """Name of the policy of all these responses. Null: the policy of `keep_fields`, else the
     column's name if there are several columns."""

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from rejuice.operators import DataError, RecipeError
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import content_ids
+from rejuice.operators.json_text import list_in
 from rejuice.operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from rejuice.operators.registry import build
 
@@ -492,6 +493,20 @@ def test_texts_of_lists_are_lists_or_responses(cells):
     assert written(change)["response"] == ["4", "it's 5", "a\nb", None]
     change = check_operator(RecordedRolloutMapper(columns=["out"], lists_as_text=False), rows)
     assert written(change)["response"] == cells
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("['4' '6'\n '8']", ["4", "6", "8"]),
+    ("[ 1.   -2.5 3e-05]", [1, -2.5, 3e-05]),
+    ("[[1 2]\n [3 4]]", [[1, 2], [3, 4]]),
+    ("[\"a' 'b\", 'c\\' 1 2']", ["a' 'b", "c' 1 2"]),
+    ('["1 2", "] [", 3]', ["1 2", "] [", 3]),
+    ("(1, 'a')", [1, "a"]),
+    ("4 6", None),
+    ("[1 - 2]", None),
+])  # fmt: skip
+def test_lists_that_numpy_writes_have_no_commas(text, found):
+    assert list_in(text) == found
 
 
 def lines_about(cells, **fields):
