@@ -495,20 +495,6 @@ def test_texts_of_lists_are_lists_or_responses(cells):
     assert written(change)["response"] == cells
 
 
-@pytest.mark.parametrize(("text", "found"), [
-    ("['4' '6'\n '8']", ["4", "6", "8"]),
-    ("[ 1.   -2.5 3e-05]", [1, -2.5, 3e-05]),
-    ("[[1 2]\n [3 4]]", [[1, 2], [3, 4]]),
-    ("[\"a' 'b\", 'c\\' 1 2']", ["a' 'b", "c' 1 2"]),
-    ('["1 2", "] [", 3]', ["1 2", "] [", 3]),
-    ("(1, 'a')", [1, "a"]),
-    ("4 6", None),
-    ("[1 - 2]", None),
-])  # fmt: skip
-def test_lists_that_numpy_writes_have_no_commas(text, found):
-    assert list_in(text) == found
-
-
 def lines_about(cells, **fields):
     operator = RecordedRolloutMapper(columns=["out"], **fields)
     return list(operator.lines_about(pa.table({"out": cells})))
@@ -563,6 +549,20 @@ def test_nothing_but_log_likelihoods_is_refused_at_the_beginning(cell):
     with pytest.raises(DataError, match=r"^column 'out' has log-likelihoods .*; name a column"):
         lines_about([cell, None])
     assert "log-likelihoods" in lines_about(["(-1.0, True)", "a response"])[0]
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("['4' '6'\n '8']", ["4", "6", "8"]),
+    ("[ 1.   -2.5 3e-05]", [1, -2.5, 3e-05]),
+    ("[[1 2]\n [3 4]]", [[1, 2], [3, 4]]),
+    ("[\"a' 'b\", 'c\\' 1 2']", ["a' 'b", "c' 1 2"]),
+    ('["1 2", "] [", 3]', ["1 2", "] [", 3]),
+    ("(1, 'a')", [1, "a"]),
+    ("4 6", None),
+    ("[1 - 2]", None),
+])  # fmt: skip
+def test_lists_that_numpy_writes_have_no_commas(text, found):
+    assert list_in(text) == found
 
 
 def test_pairs_of_other_texts_are_responses():
