@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from .arrow_compute import pc
 from .columns import MESSAGES, content_ids, is_list, is_text
@@ -150,12 +153,20 @@ _TURNS = [
 ]
 """What a turn begins with in dialogues that are one text, a form each, and who says it."""
 _BEGIN = re.compile(r"\s*(?:<\|begin_of_text\|>|<bos>|<s>)?\s*")
-_END = re.compile(r"(?:<\|(?:im_end|eot_id|end|endoftext)\|>|<end_of_turn>|</s>)\Z")
+_END = re.compile(r"(?:(?:<\|(?:im_)?e\w{2,10}\|>|<(?:end_of_turn|eos)>|</s>)\s*){1,4}\Z")
 
+# Where templates put a prompt in texts that have lost their special tokens, or never had any.
+_ASKS = re.compile(
+    r"(?s)(?:\s|<s>)*(?:(?:(?:system|user)\n.*)?user\n"  # Qwen, Llama 3, Gemma
+    r"|\[INST\](?:.*(?:<</SYS>>|\[INST\]))?"  # Llama 2, Mistral
+    r"|(?:Below is an instruction.*)?### Instruction:)\s*"  # Alpaca
+)
+_ANSWERS = re.compile(r"\s*(?:(?:assistant|model)\n|\[/INST\]|### Response:)")
+
+# Notes, which have a line each at the end of a run.
 PROMPT_CUT = "prompt_cut"
-"""The note that counts responses whose prompt was cut from them."""
+PROMPT_ALONE = "prompt_alone"
 DIALOGUES = "dialogues"
-"""The note that counts questions that are dialogues in one text."""
 
 # A prompt that no answer begins with by itself, as that to `Hello!` may; and lines of programs and
 # proofs, which would not run without it. Prose that ends with a colon begins with a capital.
@@ -399,11 +410,11 @@ def last_user_message(prompts: pa.Array) -> pa.Array:
     return pa.array([contents[-1] if contents else None for contents in asked], pa.string())
 
 
-def without_prompts(responses: pa.Array, prompts: pa.Array, groups: Groups) -> tuple[pa.Array, int]:
-    """Responses without the prompt, one for each group, that all of the group begin with, and how
-    many begin so."""
-    if not is_chat(prompts.type):
-        return responses, 0
+def without_prompts(
+    responses: pa.Array, prompts: pa.Array, groups: Groups
+) -> tuple[pa.Array, Counter[str]]:
+    """Responses without the prompt, one for each group, that all of the group begin with, and notes
+    on how many begin so, and how many say no more."""
     texts, prompts_G = responses.to_pylist(), prompts.to_pylist()
     rests = [
         None if text is None else _after(prompts_G[group] or (), text)
@@ -415,24 +426,52 @@ def without_prompts(responses: pa.Array, prompts: pa.Array, groups: Groups) -> t
     cut = [at for at in np.flatnonzero(begin_N) if rests[at]]
     for at in cut:
         texts[at] = rests[at]
-    return pa.array(texts, pa.string()), len(cut)
+    notes = +Counter({PROMPT_CUT: len(cut), PROMPT_ALONE: rests.count("")})  # without zeros
+    return pa.array(texts, pa.string()), notes
 
 
 def _after(prompt: Sequence[Mapping[str, str | None]], text: str) -> str | None:
     """What a response says after its prompt, be it all of the dialogue or the last message of the
-    user; None if it does not begin with it."""
-    chat = _dialogue_in(text)
-    if chat and chat[-1]["role"] == "assistant" and _spoken(chat[:-1]) == _spoken(prompt):
-        return chat[-1]["content"]
-    asked = next((each["content"] for each in reversed(prompt) if each["role"] == "user"), None)
-    if not asked or not text.startswith(asked) or not _LONG.match(asked) or _CODE.search(asked):
+    user; None if it does not begin with it, empty if it is no more than that or its end."""
+    chat, own = _spoken(_dialogue_in(text) or ()), _spoken(prompt)
+    if chat and (chat == own or (chat[:-1] == own and chat[-1][0] == "assistant")):
+        return chat[-1][1] if chat != own else ""
+    *earlier, asked = [(each["content"] or "").strip() for each in prompt] or [""]
+    if not asked or prompt[-1]["role"] != "user":
         return None
-    rest = text[len(asked) :]
-    within_word = asked[-1].isalnum() and rest and not rest[0].isspace()
-    return None if within_word else rest
+    whole = text.strip()
+    if whole == asked or ("\n" in whole and asked.endswith(whole)):
+        return ""
+    before, found, rest = text.partition(asked)
+    answers = _ANSWERS.match(rest)
+    if answers and _ASKS.fullmatch(before):
+        return _END.sub("", rest[answers.end() :]).strip()
+    if not found or before.split() not in ([], " ".join(earlier).split()):
+        return None
+    # A word, or the sentence, may go on.
+    goes_on = asked[-1].isalnum() and re.match(r"\S| +[^\W\dA-Z_]", rest)
+    is_own = goes_on or not _LONG.match(asked) or _CODE.search(asked)
+    return None if is_own else rest.strip()
 
 
-def _spoken(messages: Sequence[Mapping[str, str | None]]) -> list[tuple[str | None, str]]:
+def answer_two_prompts(prompts: pa.Array, columns: Sequence[pa.Array]) -> NDArray[np.bool_]:
+    """Which rows have a chat that begins with their prompt, and one that begins with another."""
+    if len(columns) < 2 or not is_chat(prompts.type):
+        return np.zeros(len(prompts), bool)
+    turns = [[_spoken(prompt or ())] for prompt in prompts.to_pylist()]
+    for cells in columns:
+        chats = cells.to_pylist() if _has_messages(cells.type) else []
+        if is_text(cells.type):
+            chats = [text and (_dialogue_in(text) or _chat_in(text)) for text in cells.to_pylist()]
+        for row, messages in enumerate(chats):
+            with suppress(DataError):  # Its contents are no texts.
+                chat = _chat(messages, row, {})
+                if last_of(chat, "assistant"):
+                    turns[row].append(_spoken([each._asdict() for each in chat[:-1]]))
+    return np.array([own in found != [own] * len(found) for own, *found in turns], bool)
+
+
+def _spoken(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str | None, str]]:
     """Without the system's, which a recipe may have added."""
     turns = [(each["role"], (each["content"] or "").strip()) for each in messages]
     return [turn for turn in turns if turn[0] != "system"]

@@ -186,10 +186,18 @@ def _is_deep(text: np.ndarray[Any, np.dtype[np.uint8]]) -> bool:
     return bool((depths - np.minimum.accumulate(depths)).max() >= _DEEP - 1)
 
 
+_BESIDE = re.compile(
+    r"""(?s)\\.|('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[}\]]|[\d.]+(?:e[+-]?\d+)?)"""
+    r"""(\s+(?=['"{\[]|-?[\d.]))?"""
+)
+"""A value, and white space before the next: numpy writes no commas."""
+
+
 def list_in(text: str) -> list[Any] | None:
-    """The list that a text is, in JSON or as Python writes it."""
+    """The list that a text is, in JSON or as Python, also as a tuple, or numpy writes it."""
+    text = _BESIDE.sub(lambda found: found[0] if not found[2] else f"{found[1]},", text.strip())
     for read in (parse_json, ast.literal_eval):
         with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-            found = read(text.strip())
-            return found if isinstance(found, list) else None
+            found = read(text)
+            return list(found) if isinstance(found, (list, tuple)) and text[0] in "[(" else None
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Annotated, ClassVar
@@ -14,9 +15,10 @@ from typing_extensions import Self
 
 from ..arrow_compute import pc
 from ..chats import (
-    PROMPT_CUT,
     Chats,
+    answer_two_prompts,
     chats_of,
+    is_chat,
     last_of,
     responses_in,
     texts_of_contents,
@@ -61,8 +63,8 @@ _LIKELIHOODS = re.compile(f"{_PAIR}(?:, {_PAIR})*")
 log-likelihood of each, and whether it is what the model would say."""
 
 
-def _is_pythons_list(cell: object) -> bool:
-    return isinstance(cell, str) and cell[:2] in ("['", '["') and repr(list_in(cell)) == cell
+_TEXTS = re.compile(r"""\s*[\[(]+["'].*["'],?[\])]+\s*""", re.DOTALL)
+"""A list of texts as JSON, or as Python or numpy writes it."""
 
 
 class RecordedRolloutMapper(Operator):
@@ -76,11 +78,11 @@ class RecordedRolloutMapper(Operator):
     a list of messages with a role (also as JSON text, if it begins with another's), the response is
     the last message, if it is the assistant's and says something.
 
-    Where every response to a prompt begins with all of its last user message, or is a dialogue in
-    one text (`Human: ... Assistant: ...`) with all of its messages, that is cut, and the note
-    `prompt_cut` counts them: not a message of fewer than three words and 20 characters, such as
-    `Hello!`, or with lines of code, not within a word, and not where there are token ids or
-    log-probabilities.
+    Where every response to a prompt begins with it, be it a dialogue in one text (`Human: ...
+    Assistant: ...`), in the words of a template, or the user's last message alone, that is cut, and
+    the note `prompt_cut` counts them: not a message alone of fewer than three words and 20
+    characters, such as `Hello!`, or with lines of code, not within a word or sentence, and not
+    where there are token ids or log-probabilities. `prompt_alone` counts those that say no more.
 
     Responses of a prompt keep their order: by row, then by `columns`, then by position in the list.
     A null response counts as a rollout: it keeps its row, with a null `response`.
@@ -115,7 +117,8 @@ class RecordedRolloutMapper(Operator):
     scope: ClassVar[Scope] = Scope.GROUP
     gil_bound: ClassVar[bool] = True
     reasons: ClassVar[Mapping[str, str]] = {
-        "no_responses": "the list of responses is null or empty"
+        "no_responses": "the list of responses is null or empty",
+        "other_prompt": "one of the columns answers the prompt, and another one another prompt",
     }
 
     @model_validator(mode="after")
@@ -164,19 +167,22 @@ class RecordedRolloutMapper(Operator):
         return tuple(name for name in self.paths() if name not in kept and "." not in name)
 
     def apply(self, table: pa.Table) -> Change:
+        prompts = table["prompt"] if "prompt" in table.column_names else pa.nulls(table.num_rows)
+        mixed_N = answer_two_prompts(prompts, [at_path(table, name) for name in self.columns])
         found = self._found(table)
+        found = found.filter(pa.array(~mixed_N).take(found["row"]))
         parents = np.asarray(found["row"]).astype(np.int64)
         ids = table["prompt_id"].take(pa.array(parents))
-        groups, cut = Groups.of_column(ids), 0
+        groups, notes = Groups.of_column(ids), Counter[str]()
         written = {name: found[name].combine_chunks() for name in found.column_names[1:]}
         has_tokens = any(name in written or name in table.column_names for name in _OF_TOKENS)
-        if "prompt" in table.column_names and not has_tokens:
-            prompts = table["prompt"].take(pa.array(parents[groups.starts_G]))
-            written["response"], cut = without_prompts(written["response"], prompts, groups)
+        if is_chat(prompts.type) and not has_tokens:
+            asked = prompts.take(pa.array(parents[groups.starts_G]))
+            written["response"], notes = without_prompts(written["response"], asked, groups)
         texts, places = written["response"].to_pylist(), map(str, groups.position())
         written["response_id"] = content_ids(zip(ids.to_pylist(), places, texts, strict=True))
         childless_N = np.bincount(parents, minlength=table.num_rows) == 0
-        reasons, notes = drop({"no_responses": childless_N}), {PROMPT_CUT: cut} if cut else {}
+        reasons = drop({"other_prompt": mixed_N, "no_responses": childless_N})
         return Change(written, reasons, parents, without=self.removes(), notes=notes)
 
     def lines_about(self, first_rows: pa.Table) -> Iterator[str]:
@@ -196,9 +202,11 @@ class RecordedRolloutMapper(Operator):
                 raise DataError(f"{found}: {shown(str(cells[0]))}", right)
             if n:
                 yield f"{found} in {n:,} rows of the first"
-            if cells and not self.lists_as_text and all(map(_is_pythons_list, cells)):
-                found = f"column '{name}' has lists as Python writes them: {shown(cells[0])}"
-                yield f"{found}; set lists_as_text: true if their items are responses"
+            lists = [cell for cell in cells if isinstance(cell, str) and _TEXTS.fullmatch(cell)]
+            if 2 * len(lists) >= len(cells) > 0 and not self.lists_as_text:
+                found = f"column '{name}' has lists as text in {len(lists):,} rows of the first"
+                right = "set lists_as_text: true if their items are responses"
+                yield f"{found}: {shown(lists[0])}; {right}"
 
     def _found(self, table: pa.Table) -> pa.Table:
         """One row per response, in order: `row`, the input row, and the columns of `writes`."""

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from ...operators import RejuiceError
 from ...operators.arrow_compute import pc
-from ...operators.chats import DIALOGUES, PROMPT_CUT
+from ...operators.chats import DIALOGUES, PROMPT_ALONE, PROMPT_CUT
 from ...operators.logs import visible
 from ..console import LOG_WIDTH, figures_table, listed, path_text, print_lines, widen_log
 from ..dataset.files import run_folder
@@ -46,6 +46,7 @@ _GRADED = ("verdict", "reward", "advantage")
 nothing then."""
 _NOTED = {
     PROMPT_CUT: "responses began with their prompt, which was cut",
+    PROMPT_ALONE: "responses are their prompt, or its end: no dialogue is read in that column",
     DIALOGUES: "questions were read as dialogues",
 }
 _MOST_MESSAGES = 3

@@ -103,6 +103,10 @@ GLAIVE = (
         ),
         ("<bos><start_of_turn>user\na?<end_of_turn>\n<start_of_turn>model\nf", [("user", "a?")], "f"),
         ("<|user|>\na?</s>\n<|assistant|>\nf</s>", [("user", "a?")], "f"),
+        *((f"<|im_start|>user\na?<|im_end|>\n<|im_start|>assistant\nf{end}", [("user", "a?")], "f") for end in (
+            "<|im_end|>\n<|endoftext|>", "<end_of_turn><eos>\n", "<|eom_id|>", "<|end_of_text|>", "<|im_end|>" * 3,
+        )),
+        ("[{'content': 'a?', 'role': 'user'}\n {'content': 'f', 'role': 'assistant'}]", [("user", "a?")], "f"),  # numpy
     ],
 )  # fmt: skip
 def test_a_dialogue_may_be_one_text(text, prompt, response):
@@ -172,6 +176,7 @@ ONE_TURN = "<|im_start|>user\na?<|im_end|>\n<|im_start|>assistant\nf<|im_end|>"
         ([("system", "of the recipe"), *READ], [HH, None], ["f", None]),
         ([("user", " a? ")], [ONE_TURN], ["f"]),
         (READ, [HH, "another"], [HH, "another"]),
+        (READ, [HH, HH[:-2]], ["f", HH[:-2]]),  # nobody answers
         (READ[:1], [HH], [HH]),  # another prompt
         (None, [HH], [HH]),
         ([("user", "a?")], ["Human: a?\n\nAssistant:"], ["Human: a?\n\nAssistant:"]),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from rejuice.operators import DataError, RecipeError
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import content_ids
+from rejuice.operators.json_text import list_in
 from rejuice.operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from rejuice.operators.registry import build
 
@@ -353,6 +354,10 @@ def echoes(prompt, responses, **columns):
     return written(change)["response"], change.notes
 
 
+INST = "[INST] " + ASKED + "[/INST] "
+JOKE = "Tell me a joke now."
+
+
 @pytest.mark.parametrize(
     ("prompt", "responses", "left", "count"),
     [
@@ -360,9 +365,23 @@ def echoes(prompt, responses, **columns):
         (ASKED, [ASKED + "Red.", ASKED], ["Red.", ASKED], 1),  # nothing is cut to nothing
         (ASKED, [ASKED], [ASKED], 0),
         ("早上好，请告诉我今天的天气怎么样以及明天的？", ["早上好，请告诉我今天的天气怎么样以及明天的？雨"], ["雨"], 1),
-        ("Name a colour", ["Name a colour Red."], [" Red."], 1),
+        ("Name a colour", ["Name a colour Red."], ["Red."], 1),
+        ("The cat sat on the", ["The cat sat on the mat."], ["The cat sat on the mat."], 0),  # a sentence goes on
+        ("Name the capital of France", [f"Name the capital of France{x}" for x in ("? Paris.", "\nx")],
+         ["Name the capital of France? Paris.", "Name the capital of France\nx"], 0),
         ("Is it true that cat", ["Is it true that catfish bark"], ["Is it true that catfish bark"], 0),
-        ("Answer the question:\n2 + 2?\nAnswer:", ["Answer the question:\n2 + 2?\nAnswer: 4"], [" 4"], 1),
+        ("Answer the question:\n2 + 2?\nAnswer:", ["Answer the question:\n2 + 2?\nAnswer: 4"], ["4"], 1),
+        ("Answer it, please.\nAnswer: ", ["Answer it, please.\nAnswer:1", "Answer it, please.\nAnswer: 2"], ["1", "2"], 2),
+        (ASKED, [f" {ASKED}Red.", f"\nBe brief.\n{ASKED}Blue."], ["Red.", "Blue."], 2),
+        # Without special tokens, as servers decode them: Qwen, Llama 3, Gemma; or in templates of texts.
+        ("Hi", ["user\nHi\nassistant\nRed.", "system\nYou are Qwen.\nuser\nHi\nassistant\nRed."], ["Red."] * 2, 2),
+        (JOKE, [f"system\n\nCutting Knowledge Date: x\n\nuser\n\n{JOKE}assistant\n\nRed."], ["Red."], 1),
+        (JOKE, [f"user\n{JOKE}\nmodel\nRed."], ["Red."], 1),
+        (PROGRAM, [f"user\n{PROGRAM}assistant\nRed."], ["Red."], 1),
+        (ASKED, [f"{INST}Red. </s>", f"<s>[INST] <<SYS>>\ns\n<</SYS>>\n\n{ASKED} [/INST] Blue."], ["Red.", "Blue."], 2),
+        (ASKED, [f"Below is an instruction.\n\n### Instruction:\n{ASKED}\n### Response:\nRed."], ["Red."], 1),
+        (ASKED, [f"You asked: {ASKED}Red."], [f"You asked: {ASKED}Red."], 0),
+        (ASKED, [f"Red.\nuser\n{ASKED}assistant\nBlue."], [f"Red.\nuser\n{ASKED}assistant\nBlue."], 0),
         (ASKED, [ASKED + "Red.", "Blue."], [ASKED + "Red.", "Blue."], 0),  # one restates it
         (ASKED, ["name a colour.\nRed."], ["name a colour.\nRed."], 0),
         ("Hi", ["Hi there", "Hi!"], ["Hi there", "Hi!"], 0),
@@ -385,7 +404,53 @@ def echoes(prompt, responses, **columns):
 def test_a_prompt_that_all_its_responses_begin_with_is_cut(prompt, responses, left, count):
     found, notes = echoes(prompt, responses)
     assert found == left
-    assert notes == ({"prompt_cut": count} if count else {})
+    assert notes.get("prompt_cut", 0) == count
+
+
+def test_earlier_messages_may_be_before_the_last_one():
+    turns = [("user", JOKE), ("assistant", "No."), ("user", "Please tell me one.")]
+    text = f"{JOKE}\nNo.\nPlease tell me one.\nKnock"
+    rows = pa.table({"prompt_id": ["p"], "prompt": [chat(*turns)], "response": [text]})
+    change = check_operator(RecordedRolloutMapper(columns=["response"]), rows)
+    assert written(change)["response"] == ["Knock"]
+
+
+@pytest.mark.parametrize(("prompt", "responses", "alone"), [
+    (ASKED, [ASKED, "Red."], 1),
+    ("Hi", ["Hi ", "Hi there"], 1),
+    ("SYSTEM: Be kind.\n\nUSER: Convert?\n\nASSISTANT: Yes.", ["USER: Convert?\n\nASSISTANT: Yes."], 1),
+    ("Is it red or blue", ["blue"], 0),
+    (PROGRAM, [PROGRAM + "x = 1"], 0),
+    (ASKED, ["", None], 0),
+])  # fmt: skip
+def test_responses_that_are_their_prompt_are_counted(prompt, responses, alone):
+    found, notes = echoes(prompt, responses)
+    assert (found, notes) == (responses, {"prompt_alone": alone} if alone else {})
+
+
+def dialogue(*turns):
+    return "".join(
+        f"\n\n{by}: {text}" for by, text in zip(("Human", "Assistant") * 2, turns, strict=False)
+    )
+
+
+@pytest.mark.parametrize("form", [
+    dialogue,
+    lambda *turns: chat(*zip(("user", "assistant") * 2, turns, strict=False)),
+    lambda *turns: json.dumps(chat(*zip(("user", "assistant") * 2, turns, strict=False))),
+])  # fmt: skip
+def test_a_row_whose_columns_answer_two_prompts_is_dropped(form):
+    asked = [chat(("user", "a?"), ("assistant", "b"), ("user", "c?"))] * 3
+    chosen = [form("a?", "b", "c?", "d")] * 3
+    rejected = [form("a?", "b", "c?", "e"), form("a?", "x", "c?", "e"), form("a?", "e")]
+    columns = {"prompt_id": ["p", "q", "r"], "chosen": chosen, "rejected": rejected}
+    operator = RecordedRolloutMapper(columns=["chosen", "rejected"])
+    change = check_operator(operator, pa.table({**columns, "prompt": asked}))
+    assert change.reasons.to_pylist() == [None, "other_prompt", "other_prompt"]
+    assert written(change)["response"] == ["d", "e"]
+    # Of another prompt than either, as a template may have made it.
+    change = check_operator(operator, pa.table({**columns, "prompt": [chat(("user", "z?"))] * 3}))
+    assert change.reasons.null_count == 3
 
 
 def test_a_response_with_token_ids_keeps_its_prompt():
@@ -418,6 +483,9 @@ LISTS = [["4", "it's 5"], [], ["a\nb", None]]
     [*map(str, LISTS), "", None],
     [*map(json.dumps, LISTS), None],
     [str([each]) for each in LISTS],
+    [str(tuple(each)) for each in LISTS],
+    ["['4'\n \"it's 5\"]", "['a\\nb']", "[None]"],
+    ["[['4' \"it's 5\"]\n ['a\\nb', None]]"],
 ])  # fmt: skip
 def test_texts_of_lists_are_lists_or_responses(cells):
     rows = pa.table({"prompt_id": [f"p{at}" for at in range(len(cells))], "out": cells})
@@ -441,12 +509,22 @@ LIKELIHOODS = [
 ]
 
 
-@pytest.mark.parametrize("cells", [[str(LISTS[0])], ["['4']", None, "[]", '["it\'s 4"]']])
-def test_a_column_of_lists_as_python_writes_them_has_a_line(cells):
+@pytest.mark.parametrize("cells", [
+    [str(LISTS[0])], ["['4']", None, "[]", '["it\'s 4"]'], ['["a", "b"]'], ["['a' 'b']"], ["('a', 'b')"],
+    ["[['a'], ['b']]"], ["['a', 'b']", "4"],
+])  # fmt: skip
+def test_a_column_of_lists_as_text_has_a_line(cells):
     (line,) = lines_about(cells)
-    assert "'out' has lists as Python writes them" in line
+    assert "'out' has lists as text in" in line
     assert "set lists_as_text: true" in line
     assert not lines_about(cells, lists_as_text=True)
+
+
+@pytest.mark.parametrize(
+    "cells", [["[1, 2]"], ["(a, b)"], ["['a', 1]"], ["['a']", "b", "c"], ['[{"role": "user"}]']]
+)
+def test_other_texts_have_no_line(cells):
+    assert not lines_about(cells)
 
 
 @pytest.mark.parametrize("cells", [
@@ -471,6 +549,20 @@ def test_nothing_but_log_likelihoods_is_refused_at_the_beginning(cell):
     with pytest.raises(DataError, match=r"^column 'out' has log-likelihoods .*; name a column"):
         lines_about([cell, None])
     assert "log-likelihoods" in lines_about(["(-1.0, True)", "a response"])[0]
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("['4' '6'\n '8']", ["4", "6", "8"]),
+    ("[ 1.   -2.5 3e-05]", [1, -2.5, 3e-05]),
+    ("[[1 2]\n [3 4]]", [[1, 2], [3, 4]]),
+    ("[\"a' 'b\", 'c\\' 1 2']", ["a' 'b", "c' 1 2"]),
+    ('["1 2", "] [", 3]', ["1 2", "] [", 3]),
+    ("(1, 'a')", [1, "a"]),
+    ("4 6", None),
+    ("[1 - 2]", None),
+])  # fmt: skip
+def test_lists_that_numpy_writes_have_no_commas(text, found):
+    assert list_in(text) == found
 
 
 def test_pairs_of_other_texts_are_responses():

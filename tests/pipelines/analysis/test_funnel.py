@@ -106,9 +106,10 @@ def test_what_data_juicer_has_logged_is_below_the_table():
 
 
 def test_prompts_that_were_cut_and_dialogues_have_a_line():
-    notes = {"prompt_cut": 1200.0, "dialogues": 3.0, "other": 1.0}
+    notes = {"prompt_cut": 1200.0, "prompt_alone": 2.0, "dialogues": 3.0, "other": 1.0}
     lines = shown(steps=(STEPS[0].model_copy(update={"notes": notes}),))
-    assert lines[-2:] == [
+    assert "recorded_rollout_mapper: 2 responses are their prompt" in lines[-2]
+    assert [lines[-3], lines[-1]] == [
         "recorded_rollout_mapper: 1,200 responses began with their prompt, which was cut",
         "recorded_rollout_mapper: 3 questions were read as dialogues",
     ]
