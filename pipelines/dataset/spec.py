@@ -300,16 +300,41 @@ def files_of(
 ) -> list[AnyPath]:
     """The files of a file, a folder or a pattern, by name; where a split is given, those of it.
 
-    A folder is not searched further down, unless only folders in it have files, and these are named
-    after splits; `**` in a pattern is.
+    A folder is not searched further down, unless only folders in it have files, or files of the
+    split, and these are named after splits; `**` in a pattern is.
     """
     known = suffixes or SUFFIXES
+    files = _found(path, known, split)
+    if tables := [file for file in files if suffix_of(file) not in known]:
+        raise SplitError(f"{tables[0]} is not read, as others of {path} are", _conversion(tables))
+    return files
+
+
+def lines_about_files(spec: DatasetSpec) -> Iterator[str]:
+    """Lines about splits that are read together, or not at all."""
+    for path in (part.path for part in spec.parts if not (part.split or spec.split)):
+        if isinstance(path, HubDataset) or not (is_pattern(path) or path.is_dir()):
+            continue
+        found = _by_split(folder_of(path), files_of(path, spec.suffixes))
+        if len(found) > 1:
+            yield f"{path} reads the splits {', '.join(sorted(found))}: {_SAY}"
+        elif not found and path.is_dir():
+            for files in _by_split(path, _rows(_search(path, [("*", "*")]), SUFFIXES)).values():
+                yield f"{path} is read without folders in it, such as {files[0].parent}: {_SAY}"
+                break
+
+
+_SAY = "say `split` in the recipe if you mean one"
+
+
+def _found(path: AnyPath, known: Sequence[str], split: str | None) -> list[AnyPath]:
+    """The files that are read, and tables beside them, which would have to be converted."""
     if is_pattern(path):
         matches = sorted(files_that_match(path))
         if not matches:
             _check_place(path)
             raise DataError(f"no file matches {path}", "correct the pattern in dataset_path")
-        files = _readable(matches, known, f"no file that matches {path} is a dataset file")
+        files = _readable(matches, known, path, f"no file that matches {path} is a dataset file")
         return files if split is None else _of_split(folder_of(path), files, split)
     if not path.exists():
         _check_place(path)
@@ -323,56 +348,79 @@ def files_of(
         if saved := {each.name: [each] for each in there if (each / _STATE).exists()}:
             return _saved(_chosen(path, saved, split)[0])
         return _of_split(path, _in_folder(path, known, split), split)
-    files = _readable([path], known, f"{path} is not a dataset file")
+    files = _readable([path], known, path, f"{path} is not a dataset file")
     has_split = split is not None and _split_of((path.name,))[0] is not None
     return _of_split(path.parent, files, split) if has_split else files
 
 
 def _in_folder(folder: AnyPath, known: Sequence[str], split: str | None) -> list[AnyPath]:
     # The list of the parts of an export begins with `_`, as those of others do.
-    visible = (file for file in folder.iterdir() if not file.name.startswith(("_", ".")))
-    inside = sorted(file for file in visible if file.name not in _NO_ROWS)
-    if not any(suffix_of(file) in known for file in inside):
-        below = sorted(_search(folder, [(_ANY_FOLDERS,)]))
-        rows = (each for each in below if suffix_of(each) in known and each.name not in _NO_ROWS)
-        found = {file: _split_of(_names(file, folder)) for file in rows}
-        above = {"/".join((str(folder), *parts)) for its, parts in found.values() if its}
-        if len(above) > 1:
-            there = f"{folder} has several datasets: {shortened(', '.join(sorted(above)))}"
-            raise SplitError(there, "let dataset_path be one of these folders")
-        others = [file for file, (its, _) in found.items() if not its]
-        if above and others and split is None:
-            there = f"{folder} has files of splits, and {others[0]}, which is of none"
-            raise SplitError(there, f"say `split`, or let dataset_path be a pattern: {folder}/**")
-        if above:
-            return [file for file, (its, _) in found.items() if its]
-    return _readable(inside, known, f"{folder} holds no dataset file")
+    visible = [file for file in folder.iterdir() if not file.name.startswith(("_", "."))]
+    inside = _rows(visible, known)
+    if inside and (split is None or _by_split(folder, inside)):
+        return inside
+    below = list(_search(folder, [(_ANY_FOLDERS,)]))
+    found = {file: _split_of(_names(file, folder)) for file in _rows(below, known)}
+    above = {"/".join((str(folder), *parts)) for its, parts in found.values() if its}
+    if len(above) > 1:
+        there = f"{folder} has several datasets: {shortened(', '.join(sorted(above)))}"
+        raise SplitError(there, "let dataset_path be one of these folders")
+    others = [file for file, (its, _) in found.items() if not its]
+    if above and others and split is None:
+        there = f"{folder} has files of splits, and {others[0]}, which is of none"
+        raise SplitError(there, f"say `split`, or let dataset_path be a pattern: {folder}/**")
+    if above:
+        return [file for file, (its, _) in found.items() if its]
+    return inside or _readable(visible, known, folder, f"{folder} holds no dataset file")
 
 
 _TEXTS = "dtype=str, keep_default_na=False"  # 007 is no 7, and n/a is what it says.
-_READ_BY = {
-    ".csv": ("pandas", f"read_csv(FILE, {_TEXTS})"),
-    ".tsv": ("pandas", f'read_csv(FILE, sep="\\t", {_TEXTS})'),
-    ".xlsx": ("pandas and openpyxl", f"read_excel(FILE, {_TEXTS})"),
-    ".tar": ("datasets", 'load_dataset("webdataset", data_files=FILE, split="train")'),
-    ".txt": ("pandas", 'DataFrame({"question": [*map(str.strip, open(FILE, encoding="utf-8"))]})'),
+_TABLES = {
+    **dict.fromkeys((".csv", ".csv.gz"), ("pandas", f"read_csv(f, {_TEXTS})")),
+    **dict.fromkeys((".tsv", ".tsv.gz"), ("pandas", f'read_csv(f, sep="\\t", {_TEXTS})')),
+    ".xlsx": ("pandas and openpyxl", f"read_excel(f, {_TEXTS})"),
+    ".xls": ("pandas and xlrd", f"read_excel(f, {_TEXTS})"),
 }
-"""What reads files of other kinds, in the order in which a folder is searched for them: packages,
-and a call of the first."""
+"""What reads a file `f` of another kind: packages, and a call of the first."""
+_READ_BY = _TABLES | {
+    ".tar": ("datasets", 'load_dataset("webdataset", data_files=f, split="train")'),
+    ".txt": ("pandas", 'DataFrame({"question": [*map(str.strip, open(f, encoding="utf-8"))]})'),
+}
+_PACKED = (".zip", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
+_ENDS = re.compile(r"(?:\.(?:jsonl?|ndjson|parquet|arrow|gz|zst|csv|tsv|xlsx?))+", re.IGNORECASE)
 
 
-def _readable(files: Sequence[AnyPath], known: Sequence[str], wrong: str) -> list[AnyPath]:
-    """Those of some files that are read; a DataError, which begins with `wrong`, if none is."""
-    if found := [file for file in files if suffix_of(file) in known]:
+def _rows(files: Iterable[AnyPath], known: Sequence[str]) -> list[AnyPath]:
+    """Those of some files that are read, and tables beside them that are not there in both ways."""
+    there = sorted(file for file in files if file.name not in _NO_ROWS)
+    read = [file for file in there if suffix_of(file) in known]
+    if known != SUFFIXES or not read:
+        return read
+    same = {_ENDS.sub("", str(file)) for file in read}
+    tables = [file for file in there if file.name.lower().endswith(tuple(_TABLES))]
+    return sorted([*read, *(file for file in tables if _ENDS.sub("", str(file)) not in same)])
+
+
+def _readable(
+    files: Sequence[AnyPath], known: Sequence[str], path: AnyPath, wrong: str
+) -> list[AnyPath]:
+    """As `_rows`; a DataError, which begins with `wrong`, if none is read."""
+    if found := _rows(files, known):
         return found
+    right = _conversion(files) or f"one of {', '.join(known)} is needed"
+    then = f", and let dataset_path be {path}.parquet" if "`" in right and not path.is_dir() else ""
+    raise DataError(wrong, right + then)
+
+
+def _conversion(files: Sequence[AnyPath]) -> str:
+    """A command that converts all files of the first kind of which there are some; empty if there is none."""
     for suffix, (packages, call) in _READ_BY.items():
-        file = next((each for each in files if each.suffix.lower() == suffix), None)
-        if file is not None:
-            old, new = (json.dumps(str(each)) for each in (file, f"{file}.parquet"))
-            call = f"{call.replace('FILE', old)}.to_parquet({new})"
-            command = f"python -c {shlex.quote(f'import {packages.split()[0]} as d; d.{call}')}"
-            raise DataError(wrong, f"convert it, with {packages}: `{command}`")
-    raise DataError(wrong, f"one of {', '.join(known)} is needed")
+        if given := sorted(str(file) for file in files if file.name.lower().endswith(suffix)):
+            each = f'[d.{call}.to_parquet(f + ".parquet") for f in {json.dumps(given)}]'
+            code = f"import {packages.split()[0]} as d; {each}"
+            those = "it" if len(given) == 1 else "them"
+            return f"convert {those}, with {packages}: `python -c {shlex.quote(code)}`"
+    return "unpack it" if any(file.name.lower().endswith(_PACKED) for file in files) else ""
 
 
 def _check_place(path: AnyPath) -> None:
@@ -398,7 +446,9 @@ def _saved(folder: AnyPath, split: str | None = None) -> list[AnyPath]:
 # --- Splits: which files of a folder are of one, by their names, as `datasets` has it ---
 
 _SHARD = re.compile(r"(\w+(?:\.\w+)*)-\d{5}-of-\d{5}")
-_BETWEEN_WORDS = re.compile(r"[-._ 0-9]+")
+_BETWEEN_WORDS = re.compile(r"[-._ 0-9]+|(?<=[a-z])(?=[A-Z])")
+_OF_FILES = re.compile(r"(?:data)?(?:set|split)?$")
+"""How `trainset` ends, and `TestData`, which `datasets` takes for other words."""
 _SPLIT_OF_WORD = {  # `datasets.data_files.SPLIT_KEYWORDS`, which takes a second to import
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("validation", "valid", "dev", "val"), "validation"),
@@ -418,18 +468,23 @@ def _split_of(names: _Parts) -> tuple[str | None, _Parts]:
     """The split that the path of a file tells of, such as `train` of `gsm8k/data/train-1.json` or
     `train_sft` of `train_sft-00000-of-00001.parquet`, and the folders above what tells of it."""
     for depth, name in enumerate(names):
-        for word in _BETWEEN_WORDS.split(name.lower()):
-            if word in _SPLIT_OF_WORD:
+        for word in _BETWEEN_WORDS.split(name):
+            if its := _SPLIT_OF_WORD.get(_OF_FILES.sub("", word.lower(), count=1)):
                 shard = _SHARD.match(name)
-                return (shard[1] if shard else _SPLIT_OF_WORD[word]), names[:depth]
+                return (shard[1] if shard else its), names[:depth]
     return None, names[:-1]
 
 
-def _of_split(folder: AnyPath, files: Sequence[AnyPath], split: str | None) -> list[AnyPath]:
+def _by_split(folder: AnyPath, files: Iterable[AnyPath]) -> dict[str, list[AnyPath]]:
     found = defaultdict[str, list[AnyPath]](list)
     for file in files:
         if name := _split_of(_names(file, folder))[0]:
             found[name].append(file)
+    return found
+
+
+def _of_split(folder: AnyPath, files: Sequence[AnyPath], split: str | None) -> list[AnyPath]:
+    found = _by_split(folder, files)
     return list(files) if split is None and len(found) < 2 else _chosen(folder, found, split)
 
 

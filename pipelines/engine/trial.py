@@ -31,6 +31,7 @@ from ...operators.arrow_compute import pc
 from ...operators.columns import alternatives, at_path, columns_of, has_box, is_list, is_text
 from ..dataset.files import is_folder
 from ..dataset.read import Dataset, place_of
+from ..dataset.spec import lines_about_files
 from ..dataset.write import writer
 from ..recipe.columns import bad_tests, named_columns
 from ..recipe.recipe import Recipe
@@ -61,7 +62,8 @@ _LOOKED_AT = 1000
 def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
     """Lines about what the first rows show that is worth a look."""
     steps = list(takewhile(_is_tried, recipe.steps))
-    lines, same, frame = list[str](), list[str](), Frame.of(dataset.first_rows)
+    same, frame = list[str](), Frame.of(dataset.first_rows)
+    lines = list(lines_about_files(dataset.spec))
     grouped = any(step.operator.scope is not Scope.ROW for step in recipe.steps)
     try:
         for applied in iterate_steps(steps, frame):

@@ -139,7 +139,8 @@ def test_a_file_of_another_kind(recipe_file, tmp_path):
     (tmp_path / "data.csv").write_text("a,b\n")
     assert message(recipe_file([PROMPTS], dataset_path=str(tmp_path / "data.csv"))) == (
         "/data.csv is not a dataset file; convert it, with pandas: `python -c 'import pandas as d; "
-        """d.read_csv("/data.csv", dtype=str, keep_default_na=False).to_parquet("/data.csv.parquet")'`"""
+        """[d.read_csv(f, dtype=str, keep_default_na=False).to_parquet(f + ".parquet") for f in """
+        """["/data.csv"]]'`, and let dataset_path be /data.csv.parquet"""
     )
 
 
