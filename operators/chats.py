@@ -12,7 +12,6 @@ ways, too, all of which `chats_of` reads:
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ from .arrow_compute import pc
 from .columns import MESSAGES, content_ids, is_list, is_text
 from .errors import DataError
 from .groups import Groups
-from .json_text import as_utf8
+from .json_text import as_utf8, list_in
 
 # --- What a model wrote after its thoughts, in the forms of all families --------------
 # A template may open the thought itself, as that of DeepSeek-R1 does: a closing tag alone ends one.
@@ -135,6 +134,7 @@ _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()
 """How datasets write roles, in small letters, and what they are; others stay as they are."""
 _KEYS = (("role", "content"), ("from", "value"))
 """The two fields of messages: some may have the first pair, and others the second."""
+_MESSAGES_AS_TEXT = re.compile(r"\s*\[\s*(?:\]|\{.*?[\"'](?:role|from)[\"'])", re.DOTALL)
 _TEXT_PARTS = (None, "text", "input_text", "output_text")
 _ASKING = frozenset({"system", "developer", "user", "tool"})
 _CALLS = ("tool_calls", "function_call")
@@ -341,28 +341,15 @@ def _dialogue_in(text: str) -> list[dict[str, str]] | None:
 
 def _chat_in(value: Any) -> list[dict[str, Any]] | None:
     """The messages of a chat as JSON text, or as one for each message; None if it is none."""
-    texts = [value] if isinstance(value, str) else value
-    if not all(isinstance(text, str) and text[:40].lstrip()[:1] in ("[", "{") for text in texts):
-        return None
-    try:
-        found = [_read_text(text) for text in texts]
-    except (ValueError, RecursionError, SyntaxError, MemoryError):
-        return None
-    messages = found[0] if isinstance(value, str) else found
-    known = isinstance(messages, list) and all(
+    text = value if isinstance(value, str) else f"[{','.join(map(str, value))}]"
+    messages = list_in(text) if _MESSAGES_AS_TEXT.match(text) else None
+    known = messages is not None and all(
         isinstance(each, dict)
         and any(set(keys) <= set(each) for keys in _KEYS)
         and all(isinstance(each.get(role) or "", str) for role, _ in _KEYS)
         for each in messages
     )
     return messages if known else None
-
-
-def _read_text(text: str) -> Any:
-    """JSON, or what Python shows of a list of dictionaries, as pandas writes it to CSV."""
-    if text.lstrip().startswith("[{'"):
-        return ast.literal_eval(text.strip())
-    return json.loads(text)
 
 
 def prompt_ids(
@@ -447,8 +434,8 @@ def _after(prompt: Sequence[Mapping[str, str | None]], text: str) -> str | None:
 
 def _spoken(messages: Sequence[Mapping[str, str | None]]) -> list[tuple[str | None, str]]:
     """Without the system's, which a recipe may have added."""
-    said = ((each["role"], (each["content"] or "").strip()) for each in messages)
-    return [(role, content) for role, content in said if role != "system"]
+    turns = [(each["role"], (each["content"] or "").strip()) for each in messages]
+    return [turn for turn in turns if turn[0] != "system"]
 
 
 def is_chat(kind: pa.DataType) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -59,10 +59,6 @@ _PAIR = r"""[\[('"]+(?:-[\d.e-]+|-inf|0\.0)['"]?, ['"]?(?i:true|false)[\])'"]*""
 _LIKELIHOODS = re.compile(f"{_PAIR}(?:, {_PAIR})*")
 """What lm-evaluation-harness and lighteval keep in place of responses where a task has choices: the
 log-likelihood of each, and whether it is what the model would say."""
-
-
-def _are_likelihoods(cell: object) -> bool:
-    return _LIKELIHOODS.fullmatch(str(cell)) is not None
 
 
 def _is_pythons_list(cell: object) -> bool:
@@ -183,28 +179,26 @@ class RecordedRolloutMapper(Operator):
         reasons, notes = drop({"no_responses": childless_N}), {PROMPT_CUT: cut} if cut else {}
         return Change(written, reasons, parents, without=self.removes(), notes=notes)
 
-    def check_first(self, rows: pa.Table, where: str) -> None:
-        """Refuse a column that has nothing but log-likelihoods in the first rows."""
-        for name, cells in self._given(rows):
-            if cells and all(map(_are_likelihoods, cells)):
-                found = f"column '{name}' has log-likelihoods of choices: {shown(str(cells[0]))}"
-                right = "name a column of texts; such a task samples no responses"
-                raise DataError(found, right, where)
+    def lines_about(self, first_rows: pa.Table) -> Iterator[str]:
+        """What columns have that may be no responses.
 
-    def lines_about(self, rows: pa.Table) -> Iterator[str]:
-        """What columns of the first rows have that may be no responses."""
-        for name, cells in self._given(rows):
-            if n := sum(map(_are_likelihoods, cells)):
-                yield f"column '{name}' has log-likelihoods of choices in {n:,} rows of the first"
+        Raises:
+            DataError: a column has nothing but log-likelihoods.
+        """
+        for name in self.columns:
+            column = find_path(first_rows, name)
+            cells = [] if column is None else column.to_pylist()
+            cells = [cell for cell in cells if cell not in (None, "", [], "[]")]
+            found = f"column '{name}' has log-likelihoods of choices"
+            n = sum(_LIKELIHOODS.fullmatch(str(cell)) is not None for cell in cells)
+            if cells and n == len(cells):
+                right = "name a column of texts; such a task samples no responses"
+                raise DataError(f"{found}: {shown(str(cells[0]))}", right)
+            if n:
+                yield f"{found} in {n:,} rows of the first"
             if cells and not self.lists_as_text and all(map(_is_pythons_list, cells)):
                 found = f"column '{name}' has lists as Python writes them: {shown(cells[0])}"
                 yield f"{found}; set lists_as_text: true if their items are responses"
-
-    def _given(self, rows: pa.Table) -> Iterator[tuple[str, list[Any]]]:
-        for name in self.columns:
-            column = find_path(rows, name)
-            cells = [] if column is None else column.to_pylist()
-            yield name, [cell for cell in cells if cell not in (None, "", [], "[]")]
 
     def _found(self, table: pa.Table) -> pa.Table:
         """One row per response, in order: `row`, the input row, and the columns of `writes`."""

@@ -90,7 +90,8 @@ def lines_about_responses(recipe: Recipe, first: Frame) -> Iterator[str]:
         if isinstance(step.operator, RecordedRolloutMapper):
             names = columns_of(step.operator.columns, first.column_names)
             rows = first.select([n for n in names if n in first.column_names]).slice(0, _LOOKED_AT)
-            yield from (f"{step.name}: {each}" for each in step.operator.lines_about(rows))
+            with suppress(DataError):  # It ends the run where nothing is before the step.
+                yield from (f"{step.name}: {each}" for each in step.operator.lines_about(rows))
 
 
 def _is_tried(step: Step) -> bool:

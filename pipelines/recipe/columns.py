@@ -415,9 +415,13 @@ def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
     """Check tests, and what the first steps find: references and recorded responses."""
     bad_tests(recipe, rows)
     step, path = recipe.steps[0], recipe.head.dataset_spec
-    for each in takewhile(_reads_dataset, recipe.steps):
-        if isinstance(each.operator, RecordedRolloutMapper):
-            each.operator.check_first(rows, f"{path}, step {each.number} {each.name}")
+    known = (PromptTemplateMapper, RecordedRolloutMapper)  # They leave the columns as they are.
+    for each in takewhile(lambda each: isinstance(each.operator, known), recipe.steps):
+        if isinstance(each.operator, RecordedRolloutMapper) and not each.operator.where:
+            try:
+                list(each.operator.lines_about(rows))
+            except DataError as error:
+                raise error.at(f"{path}, step {each.number} {each.name}") from None
     operator = step.operator
     if not isinstance(operator, PromptTemplateMapper):
         return
@@ -441,10 +445,6 @@ def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
     if found is not None:
         what = f"of the first {rows.num_rows:,} rows of {path}, {found[0]}"
         raise RecipeError(what, found[1], where=recipe.where(step))
-
-
-def _reads_dataset(step: Step) -> bool:
-    return isinstance(step.operator, PromptTemplateMapper | RecordedRolloutMapper)
 
 
 def _problem(

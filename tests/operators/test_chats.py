@@ -124,7 +124,7 @@ PLAIN = [
 ]
 
 
-def asked(column, **fields):
+def prompts_change(column, **fields):
     operator = PromptTemplateMapper(question="chat", reference=None, **fields)
     return check_operator(operator, pa.table({"chat": column}))
 
@@ -132,7 +132,7 @@ def asked(column, **fields):
 @pytest.mark.parametrize("text", PLAIN)
 def test_a_text_that_only_speaks_of_people_is_a_question(text):
     for column, expected, count in (([text], [], 0), ([HH, text], [READ], 1)):
-        change = asked(column)
+        change = prompts_change(column)
         assert messages_of(change) == [*expected, [("user", text)]]
         assert change.notes == ({"dialogues": count} if count else {})
 
@@ -148,7 +148,7 @@ def test_a_template_or_a_brace_leaves_a_dialogue_as_it_is():
 
 def test_a_long_text_is_read_in_time_that_grows_with_its_length():
     text = "<|user|> a <|assistant|> x" + " " * 200_000 + "y"
-    assert messages_of(asked([text], final_message="response")) == [[("user", "a")]]
+    assert messages_of(prompts_change([text], final_message="response")) == [[("user", "a")]]
 
 
 def recorded(prompt, *responses, **columns):

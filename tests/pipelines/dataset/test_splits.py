@@ -85,7 +85,9 @@ def test_several_configurations_are_several_datasets(tmp_path):
 
 def test_files_of_no_split_beside_folders_of_splits_are_not_left_out_in_silence(tmp_path):
     folder = made(tmp_path, "train/a.jsonl", "extra/b.jsonl")
-    assert refused(folder).startswith("F has files of splits, and F/extra/b.jsonl, which is of none; ")
+    assert refused(folder).startswith(
+        "F has files of splits, and F/extra/b.jsonl, which is of none; "
+    )
     assert "say `split`" in refused(folder)
     assert read(folder, "train") == ["train/a.jsonl"]
     assert sorted(read(folder / "**")) == ["extra/b.jsonl", "train/a.jsonl"]
