@@ -413,7 +413,7 @@ def _readable(
 
 
 def _conversion(files: Sequence[AnyPath]) -> str:
-    """A command that converts all files of the first kind of which there are some; empty if there is none."""
+    """A command that converts all files of the first kind that is there; empty if none is."""
     for suffix, (packages, call) in _READ_BY.items():
         if given := sorted(str(file) for file in files if file.name.lower().endswith(suffix)):
             each = f'[d.{call}.to_parquet(f + ".parquet") for f in {json.dumps(given)}]'

@@ -221,7 +221,10 @@ def check_reads(steps: Sequence[Step], columns: Iterable[str], where: Position) 
                 reads = next((s for s in steps[at:] if s.operator.reader_of(name)), step)
                 reader = reads.operator.reader_of(name)
                 found = f"column '{name}'{f', which {reader} reads,' if reader else ''} is missing"
-                raise RecipeError(found, _remedy(name, there), where=where(reads))
+                right = _remedy(name, there)
+                if name == "verdict" and "pass_rate" in operator.optional_reads().keys() & there:
+                    right = "use column_range_filter for a pass rate that was not measured here"
+                raise RecipeError(found, right, where=where(reads))
             if name in answers and (reader := operator.reader_of(name)):
                 found = f"{reader} reads column '{name}', which has the answer"
                 raise RecipeError(found, "let it read another column", where=where(step))
