@@ -363,7 +363,9 @@ def component(
     return {value: pa.array(values_N, pa.float64(), mask=absent), reason: missing}
 
 
-_NO_NUMBER = pa.array(" n/a #n/a <na> n.a. na nan none null - -- ? unknown missing".split(" "))
+_NO_NUMBER = pa.array(
+    ["", "n/a", "#n/a", "<na>", "n.a.", "na", "none", "null", "-", "?", "unknown", "missing"]
+)
 """What datasets write in place of a number that there is not, in small letters."""
 
 

@@ -368,6 +368,10 @@ def identity_lines(recipe: Recipe, step: Step, before: Frame, after: Frame) -> l
     named = [name for name in differ if name in parts] or differ[:3]
     if not named:
         return []
+    if "filter" in differ and "filtered_resps" in before.column_names:  # Of lm-evaluation-harness.
+        first = before.select(["filter"])["filter"][0]
+        keep = f"column_value_filter: {{column: filter, keep: [{first}]}}"
+        return [f"{step.name}: rows have one of several filters; keep those of one first: {keep}."]
     way = f"identity: [{', '.join(named)}]"
     if named[0] in parts and "image" not in way.lower():
         way = f"question: {with_columns(operator.question, *named)}, or {way}"

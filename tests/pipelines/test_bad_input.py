@@ -172,7 +172,7 @@ def test_mixed_schemas_in_one_file(recipe_file):
     rows = [*ROWS, {"question": 7, "answer": "#### 7"}]
     assert message(recipe_file([PROMPTS], rows)) == (
         "/data.jsonl, line 7: column 'question' is number, but string in earlier rows; "
-        "give the column one type"
+        "give the column one type, or name only others in `columns`"
     )
 
 
@@ -183,7 +183,7 @@ def test_mixed_schemas_in_two_files(recipe_file, tmp_path):
     (folder / "b.jsonl").write_text('{"question": 11, "answer": "#### 2"}\n')
     assert message(recipe_file([PROMPTS], dataset_path=str(folder)), run=True) == (
         "/parts/b.jsonl: column 'question' is int64, but string in earlier rows; "
-        "give the column one type"
+        "give the column one type, or name only others in `columns`"
     )
 
 

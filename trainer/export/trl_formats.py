@@ -204,12 +204,17 @@ def counted(counts: Mapping[str, int]) -> str:
 
 
 def pictures(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
-    """The columns in which TRL looks for pictures, where they have some."""
-    names = (name for name in ("image", "images") if name in rows.column_names)
-    return {name: rows[name] for name in names if _has_pictures(rows[name])}
+    """The columns with pictures, of which TRL looks at `image` and `images`."""
+    return {name: rows[name] for name in rows.column_names if _has_pictures(name, rows[name])}
 
 
-def _has_pictures(column: pa.ChunkedArray) -> bool:
+def _has_pictures(name: str, column: pa.ChunkedArray) -> bool:
+    kind = column.type
+    while is_list(kind):
+        kind = kind.value_type
+    is_picture = pa.types.is_struct(kind) and {each.name for each in kind} >= {"bytes", "path"}
+    if not is_picture and name not in ("image", "images"):
+        return False
     while is_list(column.type):
         column = pc.list_flatten(column)
     if is_text(column.type):

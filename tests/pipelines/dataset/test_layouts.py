@@ -330,7 +330,7 @@ def test_files_whose_nested_numbers_differ(tmp_path):
         Dataset(folder).table()
     pq.write_table(pa.table({"m": [{"n": "x", "s": [2]}]}), folder / "a.parquet")
     assert message(folder) == (
-        "in/b.parquet: column 'm.n' is double, but string in earlier rows; give the column one type"
+        "in/b.parquet: column 'm.n' is double, but string in earlier rows; give the column one type, or name only others in `columns`"
     )
 
 

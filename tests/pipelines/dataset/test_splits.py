@@ -103,7 +103,9 @@ def test_files_of_no_split_beside_folders_of_splits_are_not_left_out_in_silence(
         (("part1.parquet", "part2.csv", "part3.csv", "README.txt"), None, "; convert them, with pandas: "),
     ],
 )  # fmt: skip
-def test_tables_beside_files_that_are_read_are_not_left_out_in_silence(tmp_path, names, split, found):
+def test_tables_beside_files_that_are_read_are_not_left_out_in_silence(
+    tmp_path, names, split, found
+):
     assert found in refused(made(tmp_path, *names), split)
 
 

@@ -267,6 +267,28 @@ def test_a_run_says_what_the_check_says(lines, tmp_path):
     assert [str(each.message) for each in warned] == found
 
 
+@pytest.mark.parametrize(
+    ("step", "line"),
+    [
+        ({"reward_sum_mapper": {"weights": {"label": 1.0}}}, "no number .*'bad'"),
+        ({"column_range_filter": {"column": "rate", "min": 0.1}}, "no number .*'50%'"),
+        ({"reward_sum_mapper": {"weights": {"right": 1.0}}}, ""),
+        ({"column_range_filter": {"column": "level", "min": 1}}, ""),
+    ],
+)
+def test_words_where_a_step_needs_numbers_have_a_line(lines, step, line):
+    own = {"reward_label": "bad", "reward_right": "true", "rate": "50%", "level": "N/A"}
+    found = lines(["prompt_template_mapper", RECORDED, step], [row("a", **own)])
+    assert len(found) == bool(line)
+    assert re.search(line, "".join(found))
+
+
+def test_samples_of_several_filters_are_told_of_the_filter(lines):
+    made = [row(q, filtered_resps=["1"], filter=f) for f in ("strict", "flexible") for q in "ab"]
+    with pytest.raises(DataError, match=r"column_value_filter: \{column: filter, keep: \[strict\]"):
+        lines(["prompt_template_mapper", RECORDED], made)
+
+
 PAIR = [["-3.2", "False"], ["-0.4", "True"]]
 
 
