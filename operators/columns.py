@@ -363,9 +363,7 @@ def component(
     return {value: pa.array(values_N, pa.float64(), mask=absent), reason: missing}
 
 
-_NO_NUMBER = pa.array(
-    ["", "n/a", "#n/a", "<na>", "n.a.", "na", "none", "null", "-", "?", "unknown", "missing"]
-)
+_NO_NUMBER = ("", *"n/a #n/a <na> n.a. na none null - ? unknown missing".split())
 """What datasets write in place of a number that there is not, in small letters."""
 
 
@@ -386,14 +384,13 @@ def as_numbers(column: Any, where: str) -> Any:
     kind, right = column.type, "name a column of numbers"
     if is_text(kind):
         texts = pc.utf8_lower(pc.utf8_trim_whitespace(column.cast(pa.string())))
-        texts = pc.if_else(pc.is_in(texts, _NO_NUMBER), None, texts)
+        texts = pc.if_else(pc.is_in(texts, pa.array(_NO_NUMBER)), None, texts)
         for word, digit in (("true", "1"), ("false", "0")):
             texts = pc.if_else(pc.equal(texts, word), digit, texts)
         try:
             read = texts.cast(pa.float64())
         except pa.ArrowInvalid as error:
-            found = f"{where} has a text that is no number ({error})"
-            raise DataError(found, _NUMBERS_ARE) from None
+            raise DataError(f"{where} is {kind}, not numeric ({error})", _NUMBERS_ARE) from None
         return pc.if_else(pc.is_finite(read), read, None)
     types = pa.types
     known = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)

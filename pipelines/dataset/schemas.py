@@ -245,7 +245,7 @@ def of_two_types(path: str, now: object, before: object, where: str) -> DataErro
     kinds = {str(kind).partition("<")[0] for kind in (now, before)}
     if kinds == {"boolean", "number"} and path.endswith("[]"):
         right = "log-likelihoods of choices are no responses: name only others in `columns`"
-    elif kinds < {"list", "array", "string"}:
+    elif kinds in ({"list", "string"}, {"array", "string"}):
         right += "; lists that are all JSON texts are read by lists_as_text: true"
     return DataError(f"column '{path}' is {now}, but {before} in earlier rows", right, where)
 

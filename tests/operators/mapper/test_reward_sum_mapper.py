@@ -538,5 +538,5 @@ def test_a_component_may_be_a_boolean_or_a_number_that_is_written_as_text(given,
     change = check_operator(RewardSumMapper(weights={"given": 1.0}, on_missing="drop_row"), table)
     assert change.columns["reward"].to_pylist() == rewards
     rated = table.set_column(1, "reward_given", pa.array(["4", "good", "5"]))
-    with pytest.raises(DataError, match=r"'reward_given' has a text that is no number .*'good'"):
+    with pytest.raises(DataError, match=r"'reward_given' is string, not numeric .*'good'"):
         RewardSumMapper(weights={"given": 1.0}).apply(rated)

@@ -181,7 +181,7 @@ def test_a_folder_is_read_by_name_whatever_the_formats(dataset, tmp_path):
 def test_a_folder_without_data(tmp_path):
     (tmp_path / "in").mkdir()
     assert message(tmp_path / "in", tmp_path) == (
-        "in holds no dataset file; one of .jsonl, .json, .parquet, .arrow, .jsonl.gz, .json.gz, .jsonl.zst, .json.zst is needed"
+        "in holds no dataset file; one of .jsonl, .json, .ndjson, .parquet, .arrow, .jsonl.gz, .json.gz, .ndjson.gz, .jsonl.zst, .json.zst, .ndjson.zst is needed"
     )
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import pytest
 import yaml
@@ -270,8 +271,8 @@ def test_a_run_says_what_the_check_says(lines, tmp_path):
 @pytest.mark.parametrize(
     ("step", "line"),
     [
-        ({"reward_sum_mapper": {"weights": {"label": 1.0}}}, "no number .*'bad'"),
-        ({"column_range_filter": {"column": "rate", "min": 0.1}}, "no number .*'50%'"),
+        ({"reward_sum_mapper": {"weights": {"label": 1.0}}}, "not numeric .*'bad'"),
+        ({"column_range_filter": {"column": "rate", "min": 0.1}}, "not numeric .*'50%'"),
         ({"reward_sum_mapper": {"weights": {"right": 1.0}}}, ""),
         ({"column_range_filter": {"column": "level", "min": 1}}, ""),
     ],
