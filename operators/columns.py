@@ -363,14 +363,11 @@ def component(
     return {value: pa.array(values_N, pa.float64(), mask=absent), reason: missing}
 
 
-_NO_NUMBER = ("", *"n/a #n/a <na> n.a. na none null - ? unknown missing".split())
+_NO_NUMBER = ("", "n/a", "#n/a", "<na>", "n.a.", "na", "none", "null", "-", "?", "unknown")
 """What datasets write in place of a number that there is not, in small letters."""
 
 
-_NUMBERS_ARE = (
-    "write 0.5 for 50% and true for yes, or give words to column_value_filter or, as a reward, to "
-    "reward_function_mapper"
-)
+_WORDS = "write 0.5 for 50%, true for yes; rewards by words are for reward_function_mapper"
 
 
 def numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
@@ -390,7 +387,7 @@ def as_numbers(column: Any, where: str) -> Any:
         try:
             read = texts.cast(pa.float64())
         except pa.ArrowInvalid as error:
-            raise DataError(f"{where} is {kind}, not numeric ({error})", _NUMBERS_ARE) from None
+            raise DataError(f"{where} is {kind}, not numeric ({error})", _WORDS) from None
         return pc.if_else(pc.is_finite(read), read, None)
     types = pa.types
     known = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)

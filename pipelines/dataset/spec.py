@@ -305,26 +305,19 @@ def files_of(
     """
     known = suffixes or SUFFIXES
     files = _found(path, known, split)
-    if tables := [file for file in files if suffix_of(file) not in known]:
+    if tables := [file for file in files if _is_table(file)]:
         raise SplitError(f"{tables[0]} is not read, as others of {path} are", _conversion(tables))
     return files
 
 
 def lines_about_files(spec: DatasetSpec) -> Iterator[str]:
-    """Lines about splits that are read together, or not at all."""
-    for path in (part.path for part in spec.parts if not (part.split or spec.split)):
-        if isinstance(path, HubDataset) or not (is_pattern(path) or path.is_dir()):
+    """A line for each pattern that reads several splits."""
+    for path, _, split in spec.parts:
+        if split or spec.split or isinstance(path, HubDataset) or not is_pattern(path):
             continue
-        found = _by_split(folder_of(path), files_of(path, spec.suffixes))
+        found = sorted(_by_split(folder_of(path), files_of(path, spec.suffixes)))
         if len(found) > 1:
-            yield f"{path} reads the splits {', '.join(sorted(found))}: {_SAY}"
-        elif not found and path.is_dir():
-            for files in _by_split(path, _rows(_search(path, [("*", "*")]), SUFFIXES)).values():
-                yield f"{path} is read without folders in it, such as {files[0].parent}: {_SAY}"
-                break
-
-
-_SAY = "say `split` in the recipe if you mean one"
+            yield f"{path} reads the splits {', '.join(found)}: say `split` if you mean one"
 
 
 def _found(path: AnyPath, known: Sequence[str], split: str | None) -> list[AnyPath]:
@@ -334,7 +327,7 @@ def _found(path: AnyPath, known: Sequence[str], split: str | None) -> list[AnyPa
         if not matches:
             _check_place(path)
             raise DataError(f"no file matches {path}", "correct the pattern in dataset_path")
-        files = _readable(matches, known, path, f"no file that matches {path} is a dataset file")
+        files = _readable(matches, known, f"no file that matches {path} is a dataset file")
         return files if split is None else _of_split(folder_of(path), files, split)
     if not path.exists():
         _check_place(path)
@@ -348,7 +341,7 @@ def _found(path: AnyPath, known: Sequence[str], split: str | None) -> list[AnyPa
         if saved := {each.name: [each] for each in there if (each / _STATE).exists()}:
             return _saved(_chosen(path, saved, split)[0])
         return _of_split(path, _in_folder(path, known, split), split)
-    files = _readable([path], known, path, f"{path} is not a dataset file")
+    files = _readable([path], known, f"{path} is not a dataset file")
     has_split = split is not None and _split_of((path.name,))[0] is not None
     return _of_split(path.parent, files, split) if has_split else files
 
@@ -357,7 +350,7 @@ def _in_folder(folder: AnyPath, known: Sequence[str], split: str | None) -> list
     # The list of the parts of an export begins with `_`, as those of others do.
     visible = [file for file in folder.iterdir() if not file.name.startswith(("_", "."))]
     inside = _rows(visible, known)
-    if inside and (split is None or _by_split(folder, inside)):
+    if inside and (_by_split(folder, inside) or not (split or _by_split(folder, visible))):
         return inside
     below = list(_search(folder, [(_ANY_FOLDERS,)]))
     found = {file: _split_of(_names(file, folder)) for file in _rows(below, known)}
@@ -371,7 +364,7 @@ def _in_folder(folder: AnyPath, known: Sequence[str], split: str | None) -> list
         raise SplitError(there, f"say `split`, or let dataset_path be a pattern: {folder}/**")
     if above:
         return [file for file, (its, _) in found.items() if its]
-    return inside or _readable(visible, known, folder, f"{folder} holds no dataset file")
+    return inside or _readable(visible, known, f"{folder} holds no dataset file")
 
 
 _TEXTS = "dtype=str, keep_default_na=False"  # 007 is no 7, and n/a is what it says.
@@ -386,30 +379,27 @@ _READ_BY = _TABLES | {
     ".tar": ("datasets", 'load_dataset("webdataset", data_files=f, split="train")'),
     ".txt": ("pandas", 'DataFrame({"question": [*map(str.strip, open(f, encoding="utf-8"))]})'),
 }
-_PACKED = (".zip", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 _ENDS = re.compile(r"(?:\.(?:jsonl?|ndjson|parquet|arrow|gz|zst|csv|tsv|xlsx?))+", re.IGNORECASE)
 
 
-def _rows(files: Iterable[AnyPath], known: Sequence[str]) -> list[AnyPath]:
+def _rows(files: Sequence[AnyPath], known: Sequence[str]) -> list[AnyPath]:
     """Those of some files that are read, and tables beside them that are not there in both ways."""
-    there = sorted(file for file in files if file.name not in _NO_ROWS)
-    read = [file for file in there if suffix_of(file) in known]
-    if known != SUFFIXES or not read:
-        return read
+    read = [each for each in files if suffix_of(each) in known and each.name not in _NO_ROWS]
     same = {_ENDS.sub("", str(file)) for file in read}
-    tables = [file for file in there if file.name.lower().endswith(tuple(_TABLES))]
+    tables = filter(_is_table, files if read and known == SUFFIXES else ())
     return sorted([*read, *(file for file in tables if _ENDS.sub("", str(file)) not in same)])
 
 
-def _readable(
-    files: Sequence[AnyPath], known: Sequence[str], path: AnyPath, wrong: str
-) -> list[AnyPath]:
+def _is_table(file: AnyPath) -> bool:
+    return file.name.lower().endswith(tuple(_TABLES))
+
+
+def _readable(files: Sequence[AnyPath], known: Sequence[str], wrong: str) -> list[AnyPath]:
     """As `_rows`; a DataError, which begins with `wrong`, if none is read."""
     if found := _rows(files, known):
         return found
-    right = _conversion(files) or f"one of {', '.join(known)} is needed"
-    then = f", and let dataset_path be {path}.parquet" if "`" in right and not path.is_dir() else ""
-    raise DataError(wrong, right + then)
+    right = f"one of {', '.join(known)} is needed; unpack or convert it"
+    raise DataError(wrong, _conversion(files) or right)
 
 
 def _conversion(files: Sequence[AnyPath]) -> str:
@@ -419,8 +409,9 @@ def _conversion(files: Sequence[AnyPath]) -> str:
             each = f'[d.{call}.to_parquet(f + ".parquet") for f in {json.dumps(given)}]'
             code = f"import {packages.split()[0]} as d; {each}"
             those = "it" if len(given) == 1 else "them"
-            return f"convert {those}, with {packages}: `python -c {shlex.quote(code)}`"
-    return "unpack it" if any(file.name.lower().endswith(_PACKED) for file in files) else ""
+            command = f"python -c {shlex.quote(code)}"
+            return f"convert {those}, with {packages}: `{command}`, and read the .parquet"
+    return ""
 
 
 def _check_place(path: AnyPath) -> None:

@@ -30,7 +30,6 @@ from ...operators.sampling.protocol import listening
 from ..console import path_text
 from ..dataset.files import DamagedError, remove_file, write_file
 from ..dataset.remote import AnyPath
-from ..dataset.spec import lines_about_files
 from ..dataset.write import check_export_path, default_cache
 from ..ray_session import AUTO
 from ..recipe.columns import checked_schema, step_warnings
@@ -190,8 +189,6 @@ class Run:
             self.progress.tell(f"nothing to do: {path_text(hold.export_path)} is up to date")
             return finished
         self.check_before_all()
-        for line in lines_about_files(self.recipe.head.dataset_spec):
-            self.warn(line)
         for stage in self.plan.stages():
             self.run_stage(stage)
         for line in (*_lines_about_prompts(self.plan), *_lines_about_responses(self.plan)):

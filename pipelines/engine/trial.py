@@ -19,27 +19,18 @@ import yaml
 
 from ...operators import (
     ALL,
+    ColumnRangeFilter,
     DataError,
     ExactDeduplicator,
     MathVerifyMapper,
     PromptTemplateMapper,
     RecordedRolloutMapper,
     RejuiceError,
+    RewardSumMapper,
     Scope,
 )
 from ...operators.arrow_compute import pc
-from ...operators.columns import (
-    alternatives,
-    at_path,
-    columns_of,
-    component_columns,
-    has_box,
-    is_list,
-    is_text,
-    numbers,
-)
-from ...operators.filter.column_range_filter import ColumnRangeFilter
-from ...operators.mapper.reward_sum_mapper import RewardSumMapper
+from ...operators.columns import alternatives, at_path, columns_of, has_box, is_list, is_text
 from ..dataset.files import is_folder
 from ..dataset.read import Dataset, place_of
 from ..dataset.spec import lines_about_files
@@ -90,7 +81,6 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
         files = [(str(file), table.num_rows) for file, table in dataset.first_tables]
         check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: place_of(row, files), same)
     _try_to_write(recipe, frame)
-    lines += _of_numbers(recipe, dataset.first_rows)
     lines += lines_about_responses(recipe, Frame.of(dataset.first_rows))
     with suppress(DataError):  # A field may first turn up further down.
         lines += bad_tests(recipe, dataset.first_rows)
@@ -106,26 +96,10 @@ def lines_about_responses(recipe: Recipe, first: Frame) -> Iterator[str]:
                 yield from (f"{step.name}: {each}" for each in step.operator.lines_about(rows))
 
 
-def _of_numbers(recipe: Recipe, rows: pa.Table) -> Iterator[str]:
-    """Words in columns of the dataset that steps read as numbers, unless they drop these rows."""
-    written = set[str]()
-    for step in recipe.steps:
-        own, names = step.operator, set[str]()
-        if isinstance(own, ColumnRangeFilter):
-            names = {own.column}
-        elif isinstance(own, RewardSumMapper):
-            names = {component_columns(each)[0] for each in own.weights}
-        for name in (names & {*rows.column_names}) - written:
-            try:
-                numbers(rows, name)
-            except DataError as error:
-                yield f"{recipe.where(step)}: {error}"
-        written.update(own.writes())
-
-
 def _is_tried(step: Step) -> bool:
     # Of equal questions, a deduplicator before sampling keeps one.
-    tried = (PromptTemplateMapper, RecordedRolloutMapper, ExactDeduplicator)
+    given = ColumnRangeFilter | RewardSumMapper  # That numbers of the dataset are some.
+    tried = PromptTemplateMapper | RecordedRolloutMapper | ExactDeduplicator | given
     return isinstance(step.operator, tried)
 
 

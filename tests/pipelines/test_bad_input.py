@@ -140,7 +140,7 @@ def test_a_file_of_another_kind(recipe_file, tmp_path):
     assert message(recipe_file([PROMPTS], dataset_path=str(tmp_path / "data.csv"))) == (
         "/data.csv is not a dataset file; convert it, with pandas: `python -c 'import pandas as d; "
         """[d.read_csv(f, dtype=str, keep_default_na=False).to_parquet(f + ".parquet") for f in """
-        """["/data.csv"]]'`, and let dataset_path be /data.csv.parquet"""
+        """["/data.csv"]]'`, and read the .parquet"""
     )
 
 

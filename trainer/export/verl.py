@@ -146,7 +146,12 @@ def _with_own_columns(made: pa.Table, prompts: pa.Table) -> pa.Table:
 
     The user's own columns are kept, and so are the fields of the user's own structs.
     """
-    _check_pictures(prompts, made["prompt"])
+    asked = any("<image>" in str(chat) for chat in made["prompt"].to_pylist())
+    for name, column in pictures(prompts).items():
+        if not (asked and name == "images" and is_list(column.type)):
+            found = f"has pictures in column '{name}', which verl would not show with the prompt"
+            right = "let a column images have a list of them, one for each <image> in the prompt"
+            raise DataError(found, right)
     for name in made.column_names:
         own = prompts[name] if name in prompts.column_names else None
         if own is None or pa.types.is_null(own.type):
@@ -154,15 +159,6 @@ def _with_own_columns(made: pa.Table, prompts: pa.Table) -> pa.Table:
         elif pa.types.is_struct(made[name].type):
             prompts = with_column(prompts, name, _joined(name, own, made[name]))
     return prompts
-
-
-def _check_pictures(prompts: pa.Table, chats: pa.ChunkedArray) -> None:
-    for name, column in pictures(prompts).items():
-        asked = any("<image>" in str(chat) for chat in chats.to_pylist())
-        if name != "images" or not is_list(column.type) or not asked:
-            found = f"has pictures in column '{name}', which verl would not show with the prompt"
-            right = "let a column images have a list of them, one for each <image> in the prompt"
-            raise DataError(found, f"{right}, or leave the column out")
 
 
 def _joined(name: str, own: pa.ChunkedArray, made: pa.ChunkedArray) -> pa.StructArray:

@@ -120,7 +120,7 @@ def test_one_command_converts_all_tables_of_a_folder_or_pattern(tmp_path, patter
     path = tmp_path / pattern
     found = message(path)
     subprocess.run(command_of(found), shell=True, check=True, cwd=path.parent)
-    assert found.endswith(" be *.csv.parquet") == bool(pattern)
+    assert found.endswith("`, and read the .parquet")
     rows = Dataset(tmp_path / (pattern and "*.csv.parquet")).table()
     assert rows["a"].to_pylist() == ["a", "it's b"]
 
@@ -128,8 +128,8 @@ def test_one_command_converts_all_tables_of_a_folder_or_pattern(tmp_path, patter
 @pytest.mark.parametrize(
     ("name", "right"),
     [
-        ("a.zip", "unpack it"),
-        ("a.tar.gz", "unpack it"),
+        ("a.zip", "one of .jsonl, .*; unpack or convert it"),
+        ("a.tar.gz", "one of .jsonl, .*; unpack or convert it"),
         ("a.xls", "convert it, with pandas and xlrd: `python -c "),
         ("a.doc", "one of .jsonl, .json, .ndjson, .parquet, "),
     ],
@@ -137,7 +137,7 @@ def test_one_command_converts_all_tables_of_a_folder_or_pattern(tmp_path, patter
 def test_what_is_done_with_files_of_other_kinds(tmp_path, name, right):
     (tmp_path / name).touch()
     for path in (tmp_path / name, tmp_path):
-        assert f"; {right}" in message(path)
+        assert re.search(f"; {right}", message(path))
 
 
 def test_ndjson_is_json_lines(tmp_path):

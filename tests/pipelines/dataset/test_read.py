@@ -181,7 +181,7 @@ def test_a_folder_is_read_by_name_whatever_the_formats(dataset, tmp_path):
 def test_a_folder_without_data(tmp_path):
     (tmp_path / "in").mkdir()
     assert message(tmp_path / "in", tmp_path) == (
-        "in holds no dataset file; one of .jsonl, .json, .ndjson, .parquet, .arrow, .jsonl.gz, .json.gz, .ndjson.gz, .jsonl.zst, .json.zst, .ndjson.zst is needed"
+        "in holds no dataset file; one of .jsonl, .json, .ndjson, .parquet, .arrow, .jsonl.gz, .json.gz, .ndjson.gz, .jsonl.zst, .json.zst, .ndjson.zst is needed; unpack or convert it"
     )
 
 
@@ -491,4 +491,7 @@ def test_suffixes_say_which_files_of_a_folder_are_read(tmp_path):
     for path, found in [(tmp_path, "holds no"), (tmp_path / "a.jsonl", "is not a")]:
         with pytest.raises(DataError) as raised:
             dataset_files(of(path, ".parquet"))
-        assert str(raised.value) == f"{path} {found} dataset file; one of .parquet is needed"
+        assert (
+            str(raised.value)
+            == f"{path} {found} dataset file; one of .parquet is needed; unpack or convert it"
+        )

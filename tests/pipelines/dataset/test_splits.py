@@ -118,6 +118,8 @@ def test_splits_further_down_are_read_if_one_is_named(tmp_path):
     folder = made(tmp_path, "metadata.jsonl", "data/test-0.jsonl", "data/train-0.jsonl")
     assert read(folder, "train") == ["data/train-0.jsonl"]
     assert read(folder) == ["metadata.jsonl"]
+    made(tmp_path / "named", "sample.jsonl", *FOLDERS)
+    assert refused(tmp_path / "named").startswith("F has files of splits, and F/sample.jsonl, ")
 
 
 @pytest.mark.parametrize(
@@ -125,8 +127,6 @@ def test_splits_further_down_are_read_if_one_is_named(tmp_path):
     [
         (HUB, "data/*.jsonl", "F/data/*.jsonl reads the splits test, train: say `split`"),
         (("trainset.jsonl", "devset.jsonl"), "*", "F/* reads the splits train, validation: say `split`"),
-        (("sample.jsonl", *FOLDERS), "", "F is read without folders in it, such as F/t"),
-        (("metadata.jsonl", *HUB[1:]), "", "F is read without folders in it, such as F/data: say `split`"),
         (("sample.jsonl", "old/a.jsonl"), "", ""),
         (("train-1.jsonl", "train-2.jsonl"), "", ""),
         (("train-1.jsonl", "train-2.jsonl"), "*.jsonl", ""),
