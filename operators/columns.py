@@ -367,9 +367,6 @@ _NO_NUMBER = ("", "n/a", "#n/a", "<na>", "n.a.", "na", "none", "null", "-", "?",
 """What datasets write in place of a number that there is not, in small letters."""
 
 
-_WORDS = "write 0.5 for 50%, true for yes; rewards by words are for reward_function_mapper"
-
-
 def numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
     """float64[N], nan where there is no number; a DataError where the column has another type."""
     return np.asarray(pc.fill_null(as_numbers(table[name], f"column '{name}'"), np.nan))
@@ -387,7 +384,8 @@ def as_numbers(column: Any, where: str) -> Any:
         try:
             read = texts.cast(pa.float64())
         except pa.ArrowInvalid as error:
-            raise DataError(f"{where} is {kind}, not numeric ({error})", _WORDS) from None
+            right = "write 0.5 for 50%, true for yes; reward_function_mapper makes rewards of words"
+            raise DataError(f"{where} is {kind}, not numeric ({error})", right) from None
         return pc.if_else(pc.is_finite(read), read, None)
     types = pa.types
     known = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)

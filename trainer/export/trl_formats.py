@@ -209,14 +209,11 @@ def pictures(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
 
 
 def _has_pictures(name: str, column: pa.ChunkedArray) -> bool:
-    kind = column.type
-    while is_list(kind):
-        kind = kind.value_type
-    is_picture = pa.types.is_struct(kind) and {each.name for each in kind} >= {"bytes", "path"}
-    if not is_picture and name not in ("image", "images"):
-        return False
     while is_list(column.type):
         column = pc.list_flatten(column)
+    fields = {each.name for each in column.type} if pa.types.is_struct(column.type) else set()
+    if name not in ("image", "images") and not fields >= {"bytes", "path"}:
+        return False
     if is_text(column.type):
         return bool(pc.any(pc.match_substring_regex(column, _PICTURE)).as_py())
     return bool(column.null_count < len(column))

@@ -146,8 +146,8 @@ def _with_own_columns(made: pa.Table, prompts: pa.Table) -> pa.Table:
 
     The user's own columns are kept, and so are the fields of the user's own structs.
     """
-    asked = any("<image>" in str(chat) for chat in made["prompt"].to_pylist())
     for name, column in pictures(prompts).items():
+        asked = any("<image>" in str(chat) for chat in made["prompt"].to_pylist())
         if not (asked and name == "images" and is_list(column.type)):
             found = f"has pictures in column '{name}', which verl would not show with the prompt"
             right = "let a column images have a list of them, one for each <image> in the prompt"
