@@ -283,7 +283,7 @@ def test_words_are_refused_where_a_step_needs_numbers(lines, step, found):
         assert not lines(["prompt_template_mapper", RECORDED, step], [row("a", **own)])
 
 
-def test_samples_of_several_filters_are_told_of_the_filter(lines):
+def test_samples_of_several_filters_have_a_line_about_the_filter(lines):
     made = [row(q, filtered_resps=["1"], filter=f) for f in ("strict", "flexible") for q in "ab"]
     with pytest.raises(DataError, match=r"column_value_filter: \{column: filter, keep: \[strict\]"):
         lines(["prompt_template_mapper", RECORDED], made)
