@@ -387,7 +387,7 @@ def component(
     return {value: pa.array(values_N, pa.float64(), mask=absent), reason: missing}
 
 
-_NO_NUMBER = pa.array(["", "n/a", "na", "none", "null", "-"])
+_NO_NUMBER = ("", "n/a", "#n/a", "<na>", "n.a.", "na", "none", "null", "-", "?", "unknown")
 """What datasets write in place of a number that there is not, in small letters."""
 
 
@@ -397,17 +397,20 @@ def numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
 
 
 def as_numbers(column: Any, where: str) -> Any:
-    """A column of numbers, which may be texts, with `N/A`, `nan` and the like for null, or of
-    booleans, as float64; `where` it is, for errors."""
+    """A column of numbers or booleans, also as texts, with `N/A`, `nan` and the like for null, as
+    float64; `where` it is, for errors."""
     kind, right = column.type, "name a column of numbers"
     if is_text(kind):
-        trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
-        absent = pc.is_in(pc.utf8_lower(trimmed), _NO_NUMBER)
+        texts = pc.utf8_lower(pc.utf8_trim_whitespace(column.cast(pa.string())))
+        texts = pc.if_else(pc.is_in(texts, pa.array(_NO_NUMBER)), None, texts)
+        for word, digit in (("true", "1"), ("false", "0")):
+            texts = pc.if_else(pc.equal(texts, word), digit, texts)
         try:
-            read = pc.if_else(absent, None, trimmed).cast(pa.float64())
-            return pc.if_else(pc.is_finite(read), read, None)
+            read = texts.cast(pa.float64())
         except pa.ArrowInvalid as error:
+            right = "write 0.5 for 50%, true for yes; reward_function_mapper makes rewards of words"
             raise DataError(f"{where} is {kind}, not numeric ({error})", right) from None
+        return pc.if_else(pc.is_finite(read), read, None)
     types = pa.types
     known = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
     if not any(is_kind(kind) for is_kind in known):

@@ -48,7 +48,7 @@ def _lists(name: str, texts: pa.Array) -> pa.Array:
     with suppress(pa.ArrowException):
         if lists.count(None) == sum(not text for text in texts.to_pylist()):
             return pa.array(lists)
-    wrong = f"not all texts in column '{name}' are lists of texts, as lists_as_text: true says"
+    wrong = f"not all texts in column '{name}' are lists of one type, as lists_as_text: true says"
     raise DataError(wrong, "leave it out")
 
 
@@ -108,7 +108,7 @@ class RecordedRolloutMapper(Operator):
     `on_missing: drop_row` in `reward_sum_mapper` to leave such rows out."""
     lists_as_text: bool = False
     """Whether cells are texts of lists, in JSON or as Python writes them: `"['It is 3.', '4']"` are
-    two responses."""
+    two responses; also those of `parallel`, such as `"[0.5, 1]"`."""
     policy: str | None = None
     """Name of the policy of all these responses. Null: the policy of `keep_fields`, else the
     column's name if there are several columns."""
@@ -272,11 +272,14 @@ class RecordedRolloutMapper(Operator):
         """The items of the lists in another column, one for each response, and where they are null
         as a list has more or fewer; a DataError if they are no rewards."""
         lists = at_path(table, other)
+        if is_text(lists.type) and self.lists_as_text:
+            lists = _lists(other, lists)
         if pa.types.is_null(lists.type):
             return pa.nulls(len(rows)), np.zeros(len(rows), bool)
         if not is_list(lists.type):
-            found = f"column '{other}' is {lists.type}"
-            raise DataError(found, f"parallel is for lists, beside those of '{name}'")
+            found = f"column '{other}' is {lists.type}, and parallel is for lists beside '{name}'"
+            wanted = "set lists_as_text: true if its texts are lists"
+            raise DataError(found, wanted if is_text(lists.type) else "name a column of lists")
         wanted_N = np.bincount(np.asarray(rows, np.int64), minlength=table.num_rows)
         sizes_N = np.asarray(pc.fill_null(pc.list_value_length(lists), 0), np.int64)
         absent_N = np.asarray(lists.is_null())

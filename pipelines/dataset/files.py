@@ -224,7 +224,7 @@ def _header(path: AnyPath, stream: pa.Buffer) -> bytes:
 
 # --- A file of a dataset, as it was when the dataset was opened -----------------------
 
-JSON_SUFFIXES = (".jsonl", ".json")
+JSON_SUFFIXES = (".jsonl", ".json", ".ndjson")
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 """Suffixes of compressed files, and the codecs as Arrow names them."""
 SUFFIXES = (

@@ -35,6 +35,7 @@ from .schemas import (
     is_too_deep,
     marked,
     number_text,
+    of_two_types,
     text_part,
     too_deep,
     too_many_keys,
@@ -388,6 +389,5 @@ def _arrow_error(file: DataFile, rows: _NumberedRows, error: Exception) -> DataE
     if found is None:
         return DataError(f"{file} is not JSON lines: {error}", "give one object per line")
     path, before, now, row = found.groups()
-    what = f"column '{path.replace('/', '.')}' is {now}, but {before} in earlier rows"
     where = f"{file}, line {rows[min(int(row), len(rows) - 1)][0]}"
-    return DataError(what, "give the column one type", where=where)
+    return of_two_types(path.replace("/", "."), now, before, where)

@@ -240,15 +240,23 @@ def added(schema: pa.Schema, other: pa.Schema, file: object) -> pa.Schema:
     return both
 
 
+def of_two_types(path: str, now: object, before: object, where: str) -> DataError:
+    right = "give the column one type, or name only others in `columns`"
+    kinds = {str(kind).partition("<")[0] for kind in (now, before)}
+    if kinds == {"boolean", "number"} and path.endswith("[]"):
+        right = "log-likelihoods of choices are no responses: name only others in `columns`"
+    elif kinds in ({"list", "string"}, {"array", "string"}):
+        right += "; lists that are all JSON texts are read by lists_as_text: true"
+    return DataError(f"column '{path}' is {now}, but {before} in earlier rows", right, where)
+
+
 def _mixed(file: object, schema: pa.Schema, other: pa.Schema) -> DataError:
     """The error for the first column, or field of its objects, with two types."""
     for field in other:
         if field.name in schema.names:
             found = _differing(schema.field(field.name), field, field.name)
             if found is not None:
-                path, now, before = found
-                what = f"column '{path}' is {now}, but {before} in earlier rows"
-                return DataError(what, "give the column one type", where=str(file))
+                return of_two_types(*found, where=str(file))
     raise AssertionError("schemas that do not unify differ in a column")
 
 

@@ -300,10 +300,28 @@ def files_of(
 ) -> list[AnyPath]:
     """The files of a file, a folder or a pattern, by name; where a split is given, those of it.
 
-    A folder is not searched further down, unless only folders in it have files, and these are named
-    after splits; `**` in a pattern is.
+    A folder is not searched further down, unless only folders in it have files, or files of the
+    split, and these are named after splits; `**` in a pattern is.
     """
     known = suffixes or SUFFIXES
+    files = _found(path, known, split)
+    if tables := [file for file in files if _is_table(file)]:
+        raise SplitError(f"{tables[0]} is not read, as others of {path} are", _conversion(tables))
+    return files
+
+
+def lines_about_files(spec: DatasetSpec) -> Iterator[str]:
+    """A line for each pattern that reads several splits."""
+    for path, _, split in spec.parts:
+        if split or spec.split or isinstance(path, HubDataset) or not is_pattern(path):
+            continue
+        found = sorted(_by_split(folder_of(path), files_of(path, spec.suffixes)))
+        if len(found) > 1:
+            yield f"{path} reads the splits {', '.join(found)}: say `split` if you mean one"
+
+
+def _found(path: AnyPath, known: Sequence[str], split: str | None) -> list[AnyPath]:
+    """The files that are read, and tables beside them, which would have to be converted."""
     if is_pattern(path):
         matches = sorted(files_that_match(path))
         if not matches:
@@ -330,49 +348,70 @@ def files_of(
 
 def _in_folder(folder: AnyPath, known: Sequence[str], split: str | None) -> list[AnyPath]:
     # The list of the parts of an export begins with `_`, as those of others do.
-    visible = (file for file in folder.iterdir() if not file.name.startswith(("_", ".")))
-    inside = sorted(file for file in visible if file.name not in _NO_ROWS)
-    if not any(suffix_of(file) in known for file in inside):
-        below = sorted(_search(folder, [(_ANY_FOLDERS,)]))
-        rows = (each for each in below if suffix_of(each) in known and each.name not in _NO_ROWS)
-        found = {file: _split_of(_names(file, folder)) for file in rows}
-        above = {"/".join((str(folder), *parts)) for its, parts in found.values() if its}
-        if len(above) > 1:
-            there = f"{folder} has several datasets: {shortened(', '.join(sorted(above)))}"
-            raise SplitError(there, "let dataset_path be one of these folders")
-        others = [file for file, (its, _) in found.items() if not its]
-        if above and others and split is None:
-            there = f"{folder} has files of splits, and {others[0]}, which is of none"
-            raise SplitError(there, f"say `split`, or let dataset_path be a pattern: {folder}/**")
-        if above:
-            return [file for file, (its, _) in found.items() if its]
-    return _readable(inside, known, f"{folder} holds no dataset file")
+    visible = [file for file in folder.iterdir() if not file.name.startswith(("_", "."))]
+    inside = _rows(visible, known)
+    if inside and (_by_split(folder, inside) or not (split or _by_split(folder, visible))):
+        return inside
+    below = list(_search(folder, [(_ANY_FOLDERS,)]))
+    found = {file: _split_of(_names(file, folder)) for file in _rows(below, known)}
+    above = {"/".join((str(folder), *parts)) for its, parts in found.values() if its}
+    if len(above) > 1:
+        there = f"{folder} has several datasets: {shortened(', '.join(sorted(above)))}"
+        raise SplitError(there, "let dataset_path be one of these folders")
+    others = [file for file, (its, _) in found.items() if not its]
+    if above and others and split is None:
+        there = f"{folder} has files of splits, and {others[0]}, which is of none"
+        raise SplitError(there, f"say `split`, or let dataset_path be a pattern: {folder}/**")
+    if above:
+        return [file for file, (its, _) in found.items() if its]
+    return inside or _readable(visible, known, f"{folder} holds no dataset file")
 
 
 _TEXTS = "dtype=str, keep_default_na=False"  # 007 is no 7, and n/a is what it says.
-_READ_BY = {
-    ".csv": ("pandas", f"read_csv(FILE, {_TEXTS})"),
-    ".tsv": ("pandas", f'read_csv(FILE, sep="\\t", {_TEXTS})'),
-    ".xlsx": ("pandas and openpyxl", f"read_excel(FILE, {_TEXTS})"),
-    ".tar": ("datasets", 'load_dataset("webdataset", data_files=FILE, split="train")'),
-    ".txt": ("pandas", 'DataFrame({"question": [*map(str.strip, open(FILE, encoding="utf-8"))]})'),
+_TABLES = {
+    **dict.fromkeys((".csv", ".csv.gz"), ("pandas", f"read_csv(f, {_TEXTS})")),
+    **dict.fromkeys((".tsv", ".tsv.gz"), ("pandas", f'read_csv(f, sep="\\t", {_TEXTS})')),
+    ".xlsx": ("pandas and openpyxl", f"read_excel(f, {_TEXTS})"),
+    ".xls": ("pandas and xlrd", f"read_excel(f, {_TEXTS})"),
 }
-"""What reads files of other kinds, in the order in which a folder is searched for them: packages,
-and a call of the first."""
+"""What reads a file `f` of another kind: packages, and a call of the first."""
+_READ_BY = _TABLES | {
+    ".tar": ("datasets", 'load_dataset("webdataset", data_files=f, split="train")'),
+    ".txt": ("pandas", 'DataFrame({"question": [*map(str.strip, open(f, encoding="utf-8"))]})'),
+}
+_ENDS = re.compile(r"(?:\.(?:jsonl?|ndjson|parquet|arrow|gz|zst|csv|tsv|xlsx?))+", re.IGNORECASE)
+
+
+def _rows(files: Sequence[AnyPath], known: Sequence[str]) -> list[AnyPath]:
+    """Those of some files that are read, and tables beside them that are not there in both ways."""
+    read = [each for each in files if suffix_of(each) in known and each.name not in _NO_ROWS]
+    same = {_ENDS.sub("", str(file)) for file in read}
+    tables = filter(_is_table, files if read and known == SUFFIXES else ())
+    return sorted([*read, *(file for file in tables if _ENDS.sub("", str(file)) not in same)])
+
+
+def _is_table(file: AnyPath) -> bool:
+    return file.name.lower().endswith(tuple(_TABLES))
 
 
 def _readable(files: Sequence[AnyPath], known: Sequence[str], wrong: str) -> list[AnyPath]:
-    """Those of some files that are read; a DataError, which begins with `wrong`, if none is."""
-    if found := [file for file in files if suffix_of(file) in known]:
+    """As `_rows`; a DataError, which begins with `wrong`, if none is read."""
+    if found := _rows(files, known):
         return found
+    right = f"one of {', '.join(known)} is needed; unpack or convert it"
+    raise DataError(wrong, _conversion(files) or right)
+
+
+def _conversion(files: Sequence[AnyPath]) -> str:
+    """A command that converts all files of the first kind that is there; empty if none is."""
     for suffix, (packages, call) in _READ_BY.items():
-        file = next((each for each in files if each.suffix.lower() == suffix), None)
-        if file is not None:
-            old, new = (json.dumps(str(each)) for each in (file, f"{file}.parquet"))
-            call = f"{call.replace('FILE', old)}.to_parquet({new})"
-            command = f"python -c {shlex.quote(f'import {packages.split()[0]} as d; d.{call}')}"
-            raise DataError(wrong, f"convert it, with {packages}: `{command}`")
-    raise DataError(wrong, f"one of {', '.join(known)} is needed")
+        if given := sorted(str(file) for file in files if file.name.lower().endswith(suffix)):
+            each = f'[d.{call}.to_parquet(f + ".parquet") for f in {json.dumps(given)}]'
+            code = f"import {packages.split()[0]} as d; {each}"
+            those = "it" if len(given) == 1 else "them"
+            command = f"python -c {shlex.quote(code)}"
+            return f"convert {those}, with {packages}: `{command}`, and read the .parquet"
+    return ""
 
 
 def _check_place(path: AnyPath) -> None:
@@ -398,7 +437,9 @@ def _saved(folder: AnyPath, split: str | None = None) -> list[AnyPath]:
 # --- Splits: which files of a folder are of one, by their names, as `datasets` has it ---
 
 _SHARD = re.compile(r"(\w+(?:\.\w+)*)-\d{5}-of-\d{5}")
-_BETWEEN_WORDS = re.compile(r"[-._ 0-9]+")
+_BETWEEN_WORDS = re.compile(r"[-._ 0-9]+|(?<=[a-z])(?=[A-Z])")
+_OF_FILES = re.compile(r"(?:data)?(?:set|split)?$")
+"""How `trainset` ends, and `TestData`, which `datasets` takes for other words."""
 _SPLIT_OF_WORD = {  # `datasets.data_files.SPLIT_KEYWORDS`, which takes a second to import
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("validation", "valid", "dev", "val"), "validation"),
@@ -418,18 +459,23 @@ def _split_of(names: _Parts) -> tuple[str | None, _Parts]:
     """The split that the path of a file tells of, such as `train` of `gsm8k/data/train-1.json` or
     `train_sft` of `train_sft-00000-of-00001.parquet`, and the folders above what tells of it."""
     for depth, name in enumerate(names):
-        for word in _BETWEEN_WORDS.split(name.lower()):
-            if word in _SPLIT_OF_WORD:
+        for word in _BETWEEN_WORDS.split(name):
+            if its := _SPLIT_OF_WORD.get(_OF_FILES.sub("", word.lower(), count=1)):
                 shard = _SHARD.match(name)
-                return (shard[1] if shard else _SPLIT_OF_WORD[word]), names[:depth]
+                return (shard[1] if shard else its), names[:depth]
     return None, names[:-1]
 
 
-def _of_split(folder: AnyPath, files: Sequence[AnyPath], split: str | None) -> list[AnyPath]:
+def _by_split(folder: AnyPath, files: Iterable[AnyPath]) -> dict[str, list[AnyPath]]:
     found = defaultdict[str, list[AnyPath]](list)
     for file in files:
         if name := _split_of(_names(file, folder))[0]:
             found[name].append(file)
+    return found
+
+
+def _of_split(folder: AnyPath, files: Sequence[AnyPath], split: str | None) -> list[AnyPath]:
+    found = _by_split(folder, files)
     return list(files) if split is None and len(found) < 2 else _chosen(folder, found, split)
 
 

@@ -374,6 +374,10 @@ def identity_lines(recipe: Recipe, step: Step, before: Frame, made: Frame) -> li
     named = list(filter(differs, parts)) or list(islice(filter(differs, asked), 3))
     if not named:
         return []
+    if "filtered_resps" in before.column_names and "filter" in before.column_names:
+        first = before.select(["filter"])["filter"][0]  # Of lm-evaluation-harness.
+        keep = f"column_value_filter: {{column: filter, keep: [{first}]}}"
+        return [f"{step.name}: rows have one of several filters; keep those of one first: {keep}."]
     operator = step.operator
     assert isinstance(operator, PromptTemplateMapper)
     way = f"identity: [{', '.join(named)}]"

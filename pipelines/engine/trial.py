@@ -21,12 +21,14 @@ import yaml
 from ...operators import (
     ALL,
     Change,
+    ColumnRangeFilter,
     DataError,
     ExactDeduplicator,
     MathVerifyMapper,
     PromptTemplateMapper,
     RecordedRolloutMapper,
     RejuiceError,
+    RewardSumMapper,
     Scope,
 )
 from ...operators.arrow_compute import pc
@@ -41,6 +43,7 @@ from ...operators.columns import (
 )
 from ..dataset.files import is_folder
 from ..dataset.read import Dataset, place_of
+from ..dataset.spec import lines_about_files
 from ..dataset.write import writer
 from ..recipe.columns import lines_about_tests, named_columns
 from ..recipe.recipe import Recipe
@@ -71,7 +74,8 @@ _LOOKED_AT = 1000
 def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
     """Lines about what the first rows show that is worth a look."""
     steps = list(takewhile(_is_tried, recipe.steps))
-    lines, same, frame = list[str](), list[str](), Frame.of(dataset.first_rows)
+    same, frame = list[str](), Frame.of(dataset.first_rows)
+    lines = list(lines_about_files(dataset.spec))
     grouped = any(step.operator.scope is not Scope.ROW for step in recipe.steps)
     try:
         for applied in iterate_steps(steps, frame):
@@ -105,7 +109,8 @@ def lines_about_responses(recipe: Recipe, first: Frame) -> Iterator[str]:
 
 def _is_tried(step: Step) -> bool:
     # Of equal questions, a deduplicator before sampling keeps one.
-    tried = (PromptTemplateMapper, RecordedRolloutMapper, ExactDeduplicator)
+    given = ColumnRangeFilter | RewardSumMapper  # That numbers of the dataset are some.
+    tried = PromptTemplateMapper | RecordedRolloutMapper | ExactDeduplicator | given
     return isinstance(step.operator, tried)
 
 

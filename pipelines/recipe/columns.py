@@ -13,7 +13,7 @@ import pyarrow as pa
 from ...operators import ALL, DataError, Kind, Operator, RecipeError, Scope
 from ...operators.columns import SHARED_IN_GROUP, columns_of, is_text
 from ...operators.condition import exclude_each_other, matches
-from ...operators.errors import shown, suggest
+from ...operators.errors import shortened, shown, suggest
 from ...operators.mapper.group_stats_mapper import GroupStatsMapper
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper
@@ -220,11 +220,14 @@ def check_reads(steps: Sequence[Step], columns: Iterable[str], where: Position) 
                 # What a tool reads distinguishes prompts, but it is the tool that needs it.
                 reads = next((s for s in steps[at:] if s.operator.reader_of(name)), step)
                 reader = reads.operator.reader_of(name)
-                found = f"column '{name}'{f', which {reader} reads,' if reader else ''} is missing"
+                by = f", which {reader} reads," if reader else ""
+                found = f"column '{shortened(name)}'{by} is missing"
                 right = _remedy(name, there)
                 maker = operator if isinstance(operator, PromptTemplateMapper) else None
                 if maker and f"{{{name}" in f"{maker.question}{maker.system}":
                     right += f"; if it is text, double its braces: {{{{{name}}}}}"
+                if name == "verdict" and "pass_rate" in operator.optional_reads().keys() & there:
+                    right = "use column_range_filter for a pass rate that was not measured here"
                 raise RecipeError(found, right, where=where(reads))
             if name in answers and (reader := operator.reader_of(name)):
                 found = f"{reader} reads column '{name}', which has the answer"

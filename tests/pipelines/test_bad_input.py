@@ -139,7 +139,8 @@ def test_a_file_of_another_kind(recipe_file, tmp_path):
     (tmp_path / "data.csv").write_text("a,b\n")
     assert message(recipe_file([PROMPTS], dataset_path=str(tmp_path / "data.csv"))) == (
         "/data.csv is not a dataset file; convert it, with pandas: `python -c 'import pandas as d; "
-        """d.read_csv("/data.csv", dtype=str, keep_default_na=False).to_parquet("/data.csv.parquet")'`"""
+        """[d.read_csv(f, dtype=str, keep_default_na=False).to_parquet(f + ".parquet") for f in """
+        """["/data.csv"]]'`, and read the .parquet"""
     )
 
 
@@ -171,7 +172,7 @@ def test_mixed_schemas_in_one_file(recipe_file):
     rows = [*ROWS, {"question": 7, "answer": "#### 7"}]
     assert message(recipe_file([PROMPTS], rows)) == (
         "/data.jsonl, line 7: column 'question' is number, but string in earlier rows; "
-        "give the column one type"
+        "give the column one type, or name only others in `columns`"
     )
 
 
@@ -182,7 +183,7 @@ def test_mixed_schemas_in_two_files(recipe_file, tmp_path):
     (folder / "b.jsonl").write_text('{"question": 11, "answer": "#### 2"}\n')
     assert message(recipe_file([PROMPTS], dataset_path=str(folder)), run=True) == (
         "/parts/b.jsonl: column 'question' is int64, but string in earlier rows; "
-        "give the column one type"
+        "give the column one type, or name only others in `columns`"
     )
 
 

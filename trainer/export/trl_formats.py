@@ -204,14 +204,16 @@ def counted(counts: Mapping[str, int]) -> str:
 
 
 def pictures(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
-    """The columns in which TRL looks for pictures, where they have some."""
-    names = (name for name in ("image", "images") if name in rows.column_names)
-    return {name: rows[name] for name in names if _has_pictures(rows[name])}
+    """The columns with pictures, of which TRL looks at `image` and `images`."""
+    return {name: rows[name] for name in rows.column_names if _has_pictures(name, rows[name])}
 
 
-def _has_pictures(column: pa.ChunkedArray) -> bool:
+def _has_pictures(name: str, column: pa.ChunkedArray) -> bool:
     while is_list(column.type):
         column = pc.list_flatten(column)
+    fields = {each.name for each in column.type} if pa.types.is_struct(column.type) else set()
+    if name not in ("image", "images") and not fields >= {"bytes", "path"}:
+        return False
     if is_text(column.type):
         return bool(pc.any(pc.match_substring_regex(column, _PICTURE)).as_py())
     return bool(column.null_count < len(column))

@@ -27,7 +27,7 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
 from ...operators import DataError, Filter, RecipeError, RejuiceError
-from ...operators.columns import columns_of, flat
+from ...operators.columns import columns_of, flat, is_list
 from ...operators.errors import suggest
 from ...operators.functions.target import FunctionTarget
 from ...operators.mapper.agent_rollout_mapper import AgentRolloutMapper
@@ -46,6 +46,7 @@ from ..launch.prompts import draw_prompts, for_verl, make_held_out, make_prompts
 from ..run import is_prepared
 from ..split import HeldOutSet, SplitRecipe, answers_only, held_out_sets
 from .rows import Prompts, as_chats, prompts_of_dataset
+from .trl_formats import pictures
 from .verl_reward import FUNCTIONS, OPERATORS, RESPONSE_COLUMNS, STEPS, Scoring, scoring
 
 _REWARD = '''\
@@ -145,6 +146,12 @@ def _with_own_columns(made: pa.Table, prompts: pa.Table) -> pa.Table:
 
     The user's own columns are kept, and so are the fields of the user's own structs.
     """
+    for name, column in pictures(prompts).items():
+        asked = any("<image>" in str(chat) for chat in made["prompt"].to_pylist())
+        if not (asked and name == "images" and is_list(column.type)):
+            found = f"has pictures in column '{name}', which verl would not show with the prompt"
+            right = "let a column images have a list of them, one for each <image> in the prompt"
+            raise DataError(found, right)
     for name in made.column_names:
         own = prompts[name] if name in prompts.column_names else None
         if own is None or pa.types.is_null(own.type):

@@ -55,14 +55,35 @@ def test_a_column_of_nulls_is_all_missing():
 
 
 def test_numbers_as_text_are_numbers_and_n_a_is_none():
-    values = ["0.84375", " 1e-3 ", "n/a", "N/A", "None", "null", "", "-", "nan", None]
-    expected = [None, "below_min", *["missing_value"] * 8]
+    values = [
+        "0.84375",
+        " 1e-3 ",
+        "True",
+        "false",
+        "n/a",
+        "N/A",
+        "None",
+        "null",
+        "",
+        "-",
+        "nan",
+        None,
+    ]
+    values += ["#N/A", "n.a.", "NaN", "unknown", "?", "<NA>"]
+    expected = [None, "below_min", None, "below_min", *["missing_value"] * 14]
     assert reasons(ColumnRangeFilter(column="score", min=0.1), values, pa.string()) == expected
 
 
-@pytest.mark.parametrize(
-    ("values", "kind"), [(["a"], "string"), ([b"1"], "binary"), ([[1.0]], "list<item: double>")]
-)
+@pytest.mark.parametrize("value", ["50%", "3/8", "1,000", "0,5", "good", "yes", "4/5"])
+def test_other_texts_are_named_with_a_way(value):
+    with pytest.raises(
+        DataError,
+        match=f"column 'score' is string, not numeric .*'{value}'.*reward_function_mapper",
+    ):
+        ColumnRangeFilter(column="score", min=0).apply(pa.table({"score": ["1", value]}))
+
+
+@pytest.mark.parametrize(("values", "kind"), [([b"1"], "binary"), ([[1.0]], "list<item: double>")])
 def test_a_column_without_numbers_is_one_clear_error(values, kind):
     table = pa.table({"score": values})
     with pytest.raises(DataError) as caught:

@@ -495,6 +495,26 @@ def test_texts_of_lists_are_lists_or_responses(cells):
     assert written(change)["response"] == cells
 
 
+@pytest.mark.parametrize("out", [["a", "b"], "['a', 'b']"])
+@pytest.mark.parametrize(
+    ("ratings", "rewards"),
+    [
+        ("[1, 2]", [1, 2]),
+        ("[0.5, None]", [0.5, None]),
+        ('["4", "N/A"]', [4, None]),
+        ("", [None] * 2),
+    ],
+)
+def test_parallel_lists_may_be_texts(out, ratings, rewards):
+    rows = pa.table({"prompt_id": ["p"], "out": [out], "ratings": [ratings]})
+    fields = {"columns": ["out"], "parallel": {"ratings": "reward_judge"}}
+    change = check_operator(RecordedRolloutMapper(**fields, lists_as_text=True), rows)
+    assert written(change)["reward_judge"] == rewards
+    listed = rows.set_column(1, "out", pa.array([["a", "b"]]))
+    with pytest.raises(DataError, match=r"'ratings' is string, .*; set lists_as_text: true"):
+        RecordedRolloutMapper(**fields).apply(listed)
+
+
 def lines_about(cells, **fields):
     operator = RecordedRolloutMapper(columns=["out"], **fields)
     return list(operator.lines_about(pa.table({"out": cells})))

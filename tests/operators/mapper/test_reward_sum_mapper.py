@@ -528,6 +528,7 @@ def test_a_number_of_the_dataset_is_a_component():
     [
         ([True, False, None], [1.0, 0.0, None]),  # KTO's labels
         (["4", " 4.5\n", "N/A"], [4.0, 4.5, None]),
+        (["true", "False", "n.a."], [1.0, 0.0, None]),
         (["-1", None, ""], [-1.0, None, None]),
         (["nan", "1e400", "-inf"], [None, None, None]),
     ],

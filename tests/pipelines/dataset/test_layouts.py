@@ -81,12 +81,15 @@ TABLE = [{"q": "line 1\nline 2, ü", "answer": "007"}, {"q": "1e3", "answer": ""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["it's a.csv", "a.tsv", "a.txt", "a.tar", "a.xlsx"])
+@pytest.mark.parametrize(
+    "name", ["it's a.csv", "a.tsv", "a.csv.gz", "A.TSV.GZ", "a.txt", "a.tar", "a.xlsx"]
+)
 def test_tables_of_other_kinds_are_converted_with_their_texts(tmp_path, name):
     path, expected = tmp_path / name, TABLE
-    if path.suffix in (".csv", ".tsv"):
-        with path.open("w", encoding="utf-8", newline="") as file:
-            table = csv.DictWriter(file, ["q", "answer"], delimiter=",\t"[path.suffix == ".tsv"])
+    if re.search(r"[ct]sv", name.lower()):
+        opened = gzip.open if name.lower().endswith(".gz") else open
+        with opened(path, "wt", encoding="utf-8", newline="") as file:
+            table = csv.DictWriter(file, ["q", "answer"], delimiter=",\t"["tsv" in name.lower()])
             table.writeheader()
             table.writerows([*TABLE, {"q": "n/a", "answer": "None"}])
         expected = [*TABLE, {"q": "n/a", "answer": "None"}]
@@ -108,11 +111,38 @@ def test_tables_of_other_kinds_are_converted_with_their_texts(tmp_path, name):
     assert [{key: row[key] for key in expected[0]} for row in found] == expected
 
 
-def test_a_folder_of_tables_says_how_to_convert_one(tmp_path):
-    (tmp_path / "a.csv").write_text("a\n1\n")
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", ["", "*.csv"])
+def test_one_command_converts_all_tables_of_a_folder_or_pattern(tmp_path, pattern):
+    for name in ("a", "it's b"):
+        (tmp_path / f"{name}.csv").write_text(f"a\n{name}\n")
     (tmp_path / "README.txt").touch()
-    assert 'read_csv("' in message(tmp_path)
-    assert 'read_csv("' in message(tmp_path / "*.csv")
+    path = tmp_path / pattern
+    found = message(path)
+    subprocess.run(command_of(found), shell=True, check=True, cwd=path.parent)
+    assert found.endswith("`, and read the .parquet")
+    rows = Dataset(tmp_path / (pattern and "*.csv.parquet")).table()
+    assert rows["a"].to_pylist() == ["a", "it's b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("a.zip", "one of .jsonl, .*; unpack or convert it"),
+        ("a.tar.gz", "one of .jsonl, .*; unpack or convert it"),
+        ("a.xls", "convert it, with pandas and xlrd: `python -c "),
+        ("a.doc", "one of .jsonl, .json, .ndjson, .parquet, "),
+    ],
+)
+def test_what_is_done_with_files_of_other_kinds(tmp_path, name, right):
+    (tmp_path / name).touch()
+    for path in (tmp_path / name, tmp_path):
+        assert re.search(f"; {right}", message(path))
+
+
+def test_ndjson_is_json_lines(tmp_path):
+    (tmp_path / "a.ndjson").write_text('{"a": 1}\n')
+    assert Dataset(tmp_path).table().to_pylist() == [{"a": 1}]
 
 
 def test_other_encodings_and_formats_are_named(tmp_path):
@@ -300,7 +330,7 @@ def test_files_whose_nested_numbers_differ(tmp_path):
         Dataset(folder).table()
     pq.write_table(pa.table({"m": [{"n": "x", "s": [2]}]}), folder / "a.parquet")
     assert message(folder) == (
-        "in/b.parquet: column 'm.n' is double, but string in earlier rows; give the column one type"
+        "in/b.parquet: column 'm.n' is double, but string in earlier rows; give the column one type, or name only others in `columns`"
     )
 
 

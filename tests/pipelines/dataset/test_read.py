@@ -181,7 +181,7 @@ def test_a_folder_is_read_by_name_whatever_the_formats(dataset, tmp_path):
 def test_a_folder_without_data(tmp_path):
     (tmp_path / "in").mkdir()
     assert message(tmp_path / "in", tmp_path) == (
-        "in holds no dataset file; one of .jsonl, .json, .parquet, .arrow, .jsonl.gz, .json.gz, .jsonl.zst, .json.zst is needed"
+        "in holds no dataset file; one of .jsonl, .json, .ndjson, .parquet, .arrow, .jsonl.gz, .json.gz, .ndjson.gz, .jsonl.zst, .json.zst, .ndjson.zst is needed; unpack or convert it"
     )
 
 
@@ -309,9 +309,11 @@ def test_conform_fills_orders_and_casts():
     [
         (b'{"a": 1}\n{"a": "\xff"}\n', "in/a.jsonl, line 2: not UTF-8: byte 0xff at 7; write the file as UTF-8"),
         (b'{"a": 1, "a": 2}\n', "in/a.jsonl, line 1: not JSON (an object has the key 'a' twice); fix or remove the line"),
-        (b'\n\n{"a": {"b": 1}}\n\n{"a": {"b": "x"}}\n', "in/a.jsonl, line 5: column 'a.b' is string, but number in earlier rows; give the column one type"),
+        (b'\n\n{"a": {"b": 1}}\n\n{"a": {"b": "x"}}\n', "in/a.jsonl, line 5: column 'a.b' is string, but number in earlier rows; give the column one type, or name only others in `columns`"),
+        (b'{"a": [[-3.2, false]]}\n', "in/a.jsonl, line 1: column 'a.[].[]' is boolean, but number in earlier rows; log-likelihoods of choices are no responses: name only others in `columns`"),
+        (b'{"a": ["x"]}\n{"a": "[\\"x\\"]"}\n', "in/a.jsonl, line 2: column 'a' is string, but array in earlier rows; give the column one type, or name only others in `columns`; lists that are all JSON texts are read by lists_as_text: true"),
         (b'{"a": 1}\n{"a": 1e400}\n', "in/a.jsonl, line 2: not JSON (1e400 is beyond the largest number, 1.8e308); fix or remove the line"),
-        (b'{"a": 1}\n{"a": true}\n', "in/a.jsonl, line 2: column 'a' is boolean, but number in earlier rows; give the column one type"),
+        (b'{"a": 1}\n{"a": true}\n', "in/a.jsonl, line 2: column 'a' is boolean, but number in earlier rows; give the column one type, or name only others in `columns`"),
         (b'[1]\n{"a": 1}\n', "in/a.jsonl, line 1: list instead of an object; give one object per line"),
         (b'{"a": 1}\n{"a": 2, "b": "cu', "in/a.jsonl, line 2: the file is cut off here; copy it again"),
     ],
@@ -389,7 +391,10 @@ def test_columns_of_the_same_name(dataset, tmp_path):
 )  # fmt: skip
 def test_types_that_do_not_go_together(dataset, tmp_path, one, other, found):
     folder = dataset(a_jsonl=lines({"a": one}), b_jsonl=lines({"a": other}))
-    assert message(folder, tmp_path) == f"in/b.jsonl: {found}; give the column one type"
+    assert (
+        message(folder, tmp_path)
+        == f"in/b.jsonl: {found}; give the column one type, or name only others in `columns`"
+    )
 
 
 def test_no_rows(dataset, tmp_path):
@@ -486,4 +491,7 @@ def test_suffixes_say_which_files_of_a_folder_are_read(tmp_path):
     for path, found in [(tmp_path, "holds no"), (tmp_path / "a.jsonl", "is not a")]:
         with pytest.raises(DataError) as raised:
             dataset_files(of(path, ".parquet"))
-        assert str(raised.value) == f"{path} {found} dataset file; one of .parquet is needed"
+        assert (
+            str(raised.value)
+            == f"{path} {found} dataset file; one of .parquet is needed; unpack or convert it"
+        )

@@ -186,9 +186,7 @@ def test_types_that_differ_between_formats(folder):
     write(folder / "b.parquet", pa.table({"n": ["x"]}))
     write(folder / "c.jsonl", pa.table({"n": ["x"]}))
     for other in ("b.parquet", "c.jsonl"):
-        expected = (
-            f"{other}: column 'n' is string, but int64 in earlier rows; give the column one type"
-        )
+        expected = f"{other}: column 'n' is string, but int64 in earlier rows; give the column one type, or name only others in `columns`"
         assert message("a.parquet", other) == expected
         with pytest.raises(DataError) as raised:
             Dataset(spec("a.parquet", other)).chunks(folder / "cache", chunk_rows=9, group_by=())

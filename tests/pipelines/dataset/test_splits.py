@@ -4,7 +4,7 @@ import pytest
 
 from rejuice.operators import DataError
 from rejuice.pipelines.dataset.read import Dataset
-from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec
+from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec, lines_about_files
 
 HUB = ("dataset_infos.json", "data/train-00000-of-00002.jsonl", "data/train-00001-of-00002.jsonl", "data/test-00000-of-00001.jsonl")  # fmt: skip
 FOLDERS = ("train/a.jsonl", "test/b.jsonl", "validation/deeper/c.jsonl")
@@ -36,6 +36,8 @@ def refused(path, split=None):
         (FOLDERS, {"train": FOLDERS[:1], "test": FOLDERS[1:2], "validation": FOLDERS[2:], "dev": FOLDERS[2:]}),
         (("test.jsonl", "train.jsonl"), {"train": ["train.jsonl"], "test": ["test.jsonl"]}),
         (("gsm8k_Train.jsonl", "gsm8k-eval.jsonl", "all.jsonl"), {"train": ["gsm8k_Train.jsonl"], "eval": ["gsm8k-eval.jsonl"]}),
+        (("trainset.jsonl", "testset.jsonl"), {"train": ["trainset.jsonl"]}),
+        (("TrainData.jsonl", "Test-data.jsonl"), {"train": ["TrainData.jsonl"], "test": ["Test-data.jsonl"]}),
         (("train_sft-00000-of-00001.jsonl", "train_gen-00000-of-00001.jsonl"), {"train_sft": ["train_sft-00000-of-00001.jsonl"]}),
     ],
 )  # fmt: skip
@@ -89,6 +91,54 @@ def test_files_of_no_split_beside_folders_of_splits_are_not_left_out_in_silence(
     assert "say `split`" in refused(folder)
     assert read(folder, "train") == ["train/a.jsonl"]
     assert sorted(read(folder / "**")) == ["extra/b.jsonl", "train/a.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("names", "split", "found"),
+    [
+        (("train.csv", "test.jsonl"), None, "F has the splits test, train; say `split: train`"),
+        (("train.csv", "test.jsonl"), "train", "F/train.csv is not read, as others of F are; convert it, with pandas: `python -c"),
+        (("train/a.tsv", "test/b.jsonl"), "train", "F/train/a.tsv is not read, as others of F are; convert it"),
+        (("part1.jsonl", "part2.csv"), None, "F/part2.csv is not read, as others of F are; convert it"),
+        (("part1.parquet", "part2.csv", "part3.csv", "README.txt"), None, "; convert them, with pandas: "),
+    ],
+)  # fmt: skip
+def test_tables_beside_files_that_are_read_are_not_left_out_in_silence(
+    tmp_path, names, split, found
+):
+    assert found in refused(made(tmp_path, *names), split)
+
+
+def test_tables_that_are_converted_or_of_another_split_are_left_out(tmp_path):
+    folder = made(tmp_path, "train.jsonl", "test.csv", "train.csv", "README.txt", "valid.xlsx")
+    assert read(folder, "train") == read(folder / "*.jsonl") == ["train.jsonl"]
+
+
+def test_splits_further_down_are_read_if_one_is_named(tmp_path):
+    folder = made(tmp_path, "metadata.jsonl", "data/test-0.jsonl", "data/train-0.jsonl")
+    assert read(folder, "train") == ["data/train-0.jsonl"]
+    assert read(folder) == ["metadata.jsonl"]
+    made(tmp_path / "named", "sample.jsonl", *FOLDERS)
+    assert refused(tmp_path / "named").startswith("F has files of splits, and F/sample.jsonl, ")
+
+
+@pytest.mark.parametrize(
+    ("names", "path", "line"),
+    [
+        (HUB, "data/*.jsonl", "F/data/*.jsonl reads the splits test, train: say `split`"),
+        (("trainset.jsonl", "devset.jsonl"), "*", "F/* reads the splits train, validation: say `split`"),
+        (("sample.jsonl", "old/a.jsonl"), "", ""),
+        (("train-1.jsonl", "train-2.jsonl"), "", ""),
+        (("train-1.jsonl", "train-2.jsonl"), "*.jsonl", ""),
+    ],
+)  # fmt: skip
+def test_splits_that_are_mixed_or_left_out_have_a_line(tmp_path, names, path, line):
+    dataset = DatasetSpec.of(made(tmp_path, *names) / path)
+    found = list(lines_about_files(dataset))
+    assert len(found) == bool(line)
+    assert not line or found[0].replace(str(tmp_path), "F").startswith(line)
+    named = DatasetSpec((DatasetPart(tmp_path / path, split="train"),))
+    assert not list(lines_about_files(named))
 
 
 def test_a_folder_without_files_of_splits_is_not_searched(tmp_path):

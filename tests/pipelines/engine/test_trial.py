@@ -2,6 +2,7 @@
 
 import io
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import ClassVar
 
@@ -270,6 +271,27 @@ def test_a_run_says_what_the_check_says(lines, tmp_path):
     with pytest.warns(UserWarning, match="prompt_template_mapper") as warned:
         run(Recipe(process, "a.jsonl", export_path="out.parquet"))
     assert [str(each.message) for each in warned] == found
+
+
+@pytest.mark.parametrize(
+    ("step", "found"),
+    [
+        ({"reward_sum_mapper": {"weights": {"label": 1.0}}}, "not numeric .*'bad'"),
+        ({"column_range_filter": {"column": "rate", "min": 0.1}}, "not numeric .*'50%'"),
+        ({"reward_sum_mapper": {"weights": {"right": 1.0}}}, ""),
+        ({"column_range_filter": {"column": "level", "min": 1}}, ""),
+    ],
+)
+def test_words_are_refused_where_a_step_needs_numbers(lines, step, found):
+    own = {"reward_label": "bad", "reward_right": "true", "rate": "50%", "level": "N/A"}
+    with pytest.raises(DataError, match=found) if found else nullcontext():
+        assert not lines(["prompt_template_mapper", RECORDED, step], [row("a", **own)])
+
+
+def test_samples_of_several_filters_have_a_line_about_the_filter(lines):
+    made = [row(q, filtered_resps=["1"], filter=f) for f in ("strict", "flexible") for q in "ab"]
+    with pytest.raises(DataError, match=r"column_value_filter: \{column: filter, keep: \[strict\]"):
+        lines(["prompt_template_mapper", RECORDED], made)
 
 
 PAIR = [["-3.2", "False"], ["-0.4", "True"]]

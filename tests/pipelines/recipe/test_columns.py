@@ -323,6 +323,14 @@ def test_a_dataset_that_is_named_like_the_export(recipe_file, tmp_path):
     assert "would replace column 'verdict'" in refusal(checked_schema, load(path))
 
 
+def test_the_pass_rate_of_another_model_is_no_verdict(recipe_file):
+    rows = [{"question": "1 + 1?", "answer": "2", "pass_rate": 0.5}]
+    path = recipe_file(["prompt_template_mapper", "pass_rate_filter"], rows)
+    assert "column 'verdict' is missing; use column_range_filter" in refusal(
+        checked_schema, load(path)
+    )
+
+
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
 def test_a_folder_of_exports(recipe_file, tmp_path, suffix):
     folder = tmp_path / "exports"

@@ -246,6 +246,12 @@ def test_what_cannot_be_written_is_an_error(exported, tmp_path):
         ("prompt", [{"role": "user", "content": [{"type": "image"}]}], "column 'prompt' is list<"),
         ("image", "data:image/png;base64,AA==", r"has pictures in column 'image'"),
         ("image", {"bytes": b"1", "path": None}, r"has pictures in column 'image'"),
+        (
+            "decoded_image",
+            {"bytes": b"1", "path": "a.png"},
+            r"has pictures in column 'decoded_image'",
+        ),
+        ("image_1", [{"bytes": b"1", "path": None}], r"has pictures in column 'image_1'"),
         ("prompt", [{**ASK, "image": "a.png"}], "messages in 'prompt' have a 'image'"),
     ],
 )

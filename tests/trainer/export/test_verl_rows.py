@@ -275,3 +275,20 @@ def test_verl_loads_the_prompts_and_the_reward(verl, finished, tmp_path):
         assert row["index"] == row["extra_info"]["index"] >= 100
         given = {"data_source": row["data_source"], "ground_truth": "two", "solution_str": RIGHT}
         assert score(**given, extra_info=row["extra_info"])["score"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "picture"),
+    [("image", "What?", 1), ("images", "What?", [1]), ("image_1", "<image> What?", [1])],
+)
+def test_pictures_that_verl_would_not_show_are_refused(tmp_path, name, asked, picture):
+    one = {"bytes": b"1", "path": None}
+    given = [one] if isinstance(picture, list) else one
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"prompt": [asked], name: [given]}), path)
+    with pytest.raises(
+        DataError, match=rf"has pictures in column '{name}', .*; let a column images"
+    ):
+        export_rows(path, tmp_path / "out")
+    pq.write_table(pa.table({"prompt": ["<image> What?"], "images": [[one]]}), path)
+    assert export_rows(path, tmp_path / "out").prompts == {"train": 1}
