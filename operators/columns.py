@@ -387,7 +387,7 @@ def component(
     return {value: pa.array(values_N, pa.float64(), mask=absent), reason: missing}
 
 
-_NO_NUMBER = pa.array(["", "n/a", "na", "none", "null", "-"])
+_NO_NUMBER = ["", "n/a", "na", "none", "null", "-"]
 """What datasets write in place of a number that there is not, in small letters."""
 
 
@@ -402,7 +402,7 @@ def as_numbers(column: Any, where: str) -> Any:
     kind, right = column.type, "name a column of numbers"
     if is_text(kind):
         trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
-        absent = pc.is_in(pc.utf8_lower(trimmed), _NO_NUMBER)
+        absent = pc.is_in(pc.utf8_lower(trimmed), pa.array(_NO_NUMBER))
         try:
             read = pc.if_else(absent, None, trimmed).cast(pa.float64())
             return pc.if_else(pc.is_finite(read), read, None)
