@@ -204,7 +204,9 @@ class UnitTestMapper(Mapper):
         prompts = _values(rows, "prompt_id" if "prompt_id" in table.column_names else None)
         found = Counter[str]()
         for prompt, cases in zip(prompts, self.cases(rows), strict=True):
-            why: ValueError | str = "they cannot be run, or call no function"
+            why: ValueError | str = (
+                "they need what is not there, such as files, or call no function"
+            )
             if not isinstance(cases, tuple):
                 why = cases
             elif getattr(cases[0], "checker", ""):
@@ -218,13 +220,14 @@ class UnitTestMapper(Mapper):
         from ..sandbox.cases import BadTestsError, cases_of
 
         paths = (*self._test_paths(), self.setup, self.entry_point, self.checker)
+        fields = [path.rpartition(".")[2] for path in self._test_paths()]
         before: tuple[Any, ...] = ()
         found: tuple[Case, ...] | ValueError = ()
         for row in zip(*(_values(table, path) for path in paths), strict=True):
             if row != before:  # The responses of a group have the same tests.
                 *cells, setup, entry, checker = before = row
                 try:
-                    found = cases_of(cells, setup, entry, self.style, checker)
+                    found = cases_of(cells, setup, entry, self.style, checker, fields)
                 except BadTestsError as error:
                     found = error
             yield found

@@ -288,7 +288,7 @@ def test_a_test_reads_no_files(verdicts):
     seen = "try:\n    seen = open('/etc/hostname').read()\nexcept OSError:\n    seen = None\n"
     code = "def f(x): return x"
     tests = [f"{seen}assert f(seen) is None", "assert f(1)\nopen('/etc/hostname')"]
-    assert verdicts(code, *tests) == ["passed", "error"]
+    assert [*verdicts(code, tests[0]), *verdicts(code, tests[1])] == ["passed"]
     assert verdicts(code, "assert f(open('/etc/hostname').read())") == []
 
 
