@@ -34,6 +34,7 @@ class FirstFailures:
 
 _LINE_BREAKS = re.compile("\\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\\s*")
 _MOST_SHOWN = 200  # characters of a value that a message quotes
+_LONG_NAME = re.compile(r"(\S{200})\S{800,}")  # Paths are shorter.
 
 
 class RejuiceError(Exception):
@@ -52,7 +53,9 @@ class RejuiceError(Exception):
     def __str__(self) -> str:
         line = "; ".join(part for part in (self.found, self.right) if part)
         whole = f"{self.where}: {line}" if self.where else line
-        return _LINE_BREAKS.sub(" ", whole)  # Names of files and columns may have some.
+        return _LONG_NAME.sub(
+            r"\1...", _LINE_BREAKS.sub(" ", whole)
+        )  # Names of files and columns may have some.
 
     def at(self, where: str) -> RejuiceError:
         """The same error, with `where` put in front of its own location."""

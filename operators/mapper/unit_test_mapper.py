@@ -53,22 +53,22 @@ class UnitTestMapper(Mapper):
     A test is what the program reads and should print, but for white space at the ends of lines and
     empty lines at the end; or a call of a function, and its result; or Python code.
 
-    - A list of `{input, output}`: codeforces (`official_tests`), DeepCoder, and LiveCodeBench:
-      `tests: [public_test_cases, private_test_cases]`, packed as they are, and
+    - A list of `{input, output}`, `{stdin, stdout}`: codeforces (`official_tests`), DeepCoder,
+      LiveCodeBench: `tests: [public_test_cases, private_test_cases]`, packed as they are, and
       `entry_point: metadata`, which has the function that `functional` tests call.
-    - Parallel lists `{inputs, outputs}`, or `{input, output}`: `input_output` of APPS and TACO,
-      CodeContests (`tests: [public_tests, private_tests]`).
+    - Parallel lists `{inputs, outputs}` or `{input, output}`: `input_output` of APPS and TACO,
+      CodeContests (`tests: [public_tests, private_tests]`), columns (`tests: [inputs, outputs]`).
     - Tests with a `fn_name` or `func_name` call it, of a class `Solution` where the program has
       one, which need not import what LiveCodeBench imports for it. Results are compared as JSON:
       tuples are lists. A list of one result may also stand for it, as in TACO.
-    - A dict of one of these: `{test_cases}` of SYNTHETIC-1, `{assert_case}` of AM-Thinking,
-      `{test_code}` of Skywork.
+    - A dict of one of these: `{test_cases}` of SYNTHETIC-1, also as an `answer`, `{assert_case}` of
+      AM-Thinking, `{test_code}` of Skywork, `{functional}` of rLLM.
     - MBPP: `tests: test_list`, `setup: test_setup_code`; its question is in `text`, and
       `tests: [test_list, challenge_test_list]` adds the harder tests. In the sanitized version
       `setup: test_imports`, and the question is in `prompt`.
     - HumanEval: `tests: test`, `entry_point: entry_point`, `prefix: prompt`. A test defines
       `check(candidate)`; imports and signature are in `prompt`, and the program either continues it
-      or repeats it.
+      or repeats it. LeetCodeDataset is the same, its `prompt` renamed; `input_output` is not read.
     - KodCode: `tests: test`. Each test function of a file for pytest is a test, and `solution`,
       from which they import, is the program. Of pytest there are `raises` and `approx`.
 
@@ -76,21 +76,14 @@ class UnitTestMapper(Mapper):
     `bad_tests`. `rejuice check` and the end of a run say whose tests cannot be read, and why.
 
     Tests never run in the process of the program. It gets the calls that they make: `f(3)` of
-    `assert f(3) == 9` and of `assert f(3).startswith("9")`. Its answer goes back as plain data to a
-    process that has the test and nothing of the program. So an early exit, a patched
-    builtin, a look into the stack, or an object that is equal to everything passes no test. Changes
-    to a list, dict or set that a function was given arrive, too. Names that a test does not define
-    are those of Python, then modules of the standard library, then the program's. What a program
-    prints is not shown to assertions, and a test that gives it a function or an object of the
-    test's own is `bad_tests`.
-
-    What remains possible: a program that knows the tests may answer just their calls, as anywhere,
-    and sees those of a test one by one. Objects of the program's own classes stay in its process,
-    with the arguments of their methods. So where a test trusts what such an object says of itself,
-    by a method (`f(3).is_right()`, and `f(3).startswith("9")` where `f` returns no text), or by
-    `==` with another of them, the program decides. `rejuice audit` names tests that are passed by
-    such an object, by NaN, or by a program that clears its argument. A function of `prefix` that a
-    test calls is the program's to define anew. Compare plain values in tests.
+    `assert f(3) == 9`. Its answer goes back as plain data to a process that has the test and
+    nothing of the program, with changes to a list, dict or set that a function was given, and what
+    it has printed where the test captures that. Names that a test does not define are those of
+    Python, then modules of the standard library, then the program's. A test that gives the program
+    a function or an object of its own, patches what it calls, or itself needs files or processes is
+    `bad_tests`. `docs/verifier.md` says what a program can still do. `rejuice audit` names tests
+    that are passed by NaN, by an object of the program's that agrees to everything, or by a program
+    that clears its argument. Compare plain values in tests.
     """
 
     tests: str | tuple[str, ...] = Field("tests", min_length=1)
@@ -204,7 +197,9 @@ class UnitTestMapper(Mapper):
         prompts = _values(rows, "prompt_id" if "prompt_id" in table.column_names else None)
         found = Counter[str]()
         for prompt, cases in zip(prompts, self.cases(rows), strict=True):
-            why: ValueError | str = "they cannot be run, or call no function"
+            why: ValueError | str = (
+                "they need what is not there, such as files, or call no function"
+            )
             if not isinstance(cases, tuple):
                 why = cases
             elif getattr(cases[0], "checker", ""):
@@ -218,13 +213,14 @@ class UnitTestMapper(Mapper):
         from ..sandbox.cases import BadTestsError, cases_of
 
         paths = (*self._test_paths(), self.setup, self.entry_point, self.checker)
+        fields = [path.rpartition(".")[2] for path in self._test_paths()]
         before: tuple[Any, ...] = ()
         found: tuple[Case, ...] | ValueError = ()
         for row in zip(*(_values(table, path) for path in paths), strict=True):
             if row != before:  # The responses of a group have the same tests.
                 *cells, setup, entry, checker = before = row
                 try:
-                    found = cases_of(cells, setup, entry, self.style, checker)
+                    found = cases_of(cells, setup, entry, self.style, checker, fields)
                 except BadTestsError as error:
                     found = error
             yield found

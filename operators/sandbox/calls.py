@@ -79,15 +79,9 @@ def _as_base(value: Any, base: type) -> Any:
     """An instance of a subclass, as what it is without it."""
     if base is dict:
         return dict(dict.items(value))
-    if base in (list, tuple, set, frozenset, deque):
-        return base(base.__iter__(value))
-    if base is str:
-        return str.__str__(value)
-    if base is int:
-        return int.__int__(value)
-    if base is float:
-        return float.__float__(value)
-    return base.__getitem__(value, slice(None)) if base is bytes else base.__complex__(value)  # type: ignore[attr-defined]
+    if hasattr(base, "__getnewargs__"):  # Of what cannot be changed.
+        return base(*base.__getnewargs__(value))
+    return base(base.__iter__(value))  # type: ignore[attr-defined]
 
 
 def decode(item: Any, other: Callable[[str, Any], Any]) -> Any:
@@ -135,16 +129,21 @@ _FROM_CONTENT = {kind.__name__: made for kind, (_, made) in _CONTENT.items()}
 class _Answers:
     """The program's names, and those of its objects that have been a result."""
 
-    def __init__(self, names: dict[str, Any]) -> None:
-        self._names, self._objects = names, list[Any]()
+    def __init__(self, names: dict[str, Any], printed: io.BytesIO) -> None:
+        self._names, self._objects, self._printed = names, list[Any](), printed
 
     def answer(self, call: list[Any]) -> Any:
         verb, *items = call
+        if verb == "printed":  # By the last call.
+            sys.stdout.flush()
+            return self._printed.getvalue().decode(errors="replace")
+        with suppress(ValueError):  # The program may have closed it.
+            self._printed.seek(0)
+            self._printed.truncate()
         values = [decode(item, self._value) for item in items]
         if verb == "call":
             return self._called(*values)
-        uses = {"get": getattr, "set": setattr}
-        use = uses.get(verb) or getattr(operator, verb, None) or getattr(builtins, verb)
+        use = getattr(operator, verb, None) or getattr(builtins, verb)
         return encode(use(*values), self._item)
 
     def _value(self, kind: str, content: Any) -> Any:
@@ -173,16 +172,6 @@ class _Answers:
         return answer if after == before else {"t": "changed", "v": [answer, after]}
 
 
-class _Nowhere(io.RawIOBase):
-    """Takes what the program prints: the output is for answers."""
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        return len(data)
-
-
 def _raised(error: BaseException) -> dict[str, Any]:
     """An exception, by the nearest of its classes that is one of Python's, and its message."""
     kind = next(each for each in type(error).__mro__ if each.__module__ == "builtins")
@@ -200,7 +189,8 @@ io sys json builtins typing
 def run_program(code: str, prefix: str, has_imports: bool) -> None:
     """Execute the program, and answer the calls on standard input there, a line each."""
     sys.stdin = io.StringIO()
-    sys.stdout = io.TextIOWrapper(io.BufferedWriter(_Nowhere()), "utf-8", "surrogateescape")
+    printed = io.BytesIO()  # The output is for answers.
+    sys.stdout = io.TextIOWrapper(printed, "utf-8", "surrogateescape", write_through=True)
     # Not `__main__`: what a program does only as a script is not tested here.
     module = ModuleType("solution")
     sys.modules["solution"] = module
@@ -210,7 +200,7 @@ def run_program(code: str, prefix: str, has_imports: bool) -> None:
         for each in _MODULES.split():
             exec(f"from {each} import *\nimport {each}", names)
     exec(_compiled(prefix, code), module.__dict__)
-    known = _Answers(module.__dict__)
+    known = _Answers(module.__dict__, printed)
     with open(0, "rb", closefd=False) as calls, open(0, "wb", closefd=False) as answers:
         for call in calls:
             try:
@@ -242,8 +232,9 @@ def _compiled(prefix: str, code: str) -> Any:
 
 ASKED = "\x1easked"
 """A line of the output: the test has called the program."""
-TestOutcome = Literal["passed", "failed", "error", "ended", "timeout", "output"]
-"""`error`: an exception; of the program, `ended`: it has ended before it answered a call; `timeout`
+TestOutcome = Literal["passed", "failed", "error", "confined", "ended", "timeout", "output"]
+"""`error`: an exception; `confined`: one of the test's own code, which has no files or processes;
+of the program, `ended`: it has ended before it answered a call; `timeout`
 and `output`: it took too long for its answers, or they are too long."""
 
 
@@ -290,9 +281,10 @@ class _Talk:
     """What a test asks of the program."""
 
     def __init__(self, program: Callable[[list[Any]], Any]) -> None:
-        self._program = program
+        self._program, self._stdout = program, sys.stdout
         self._objects = dict[int, _StandIn]()
         self.ended: TestOutcome | None = None
+        self.raised: Exception | None = None
 
     def ask(self, verb: str, *values: Any) -> Any:
         call = [verb, *(encode(value, _item) for value in values)]
@@ -303,6 +295,8 @@ class _Talk:
         except ProgramEndedError as error:
             self.ended = error.args[0]
             raise
+        if verb != "printed" and sys.stdout is not self._stdout:  # The test captures it.
+            sys.stdout.write(self.ask("printed"))
         if isinstance(answer, dict) and answer["t"] == "changed":
             answer, changed = answer["v"]
             self._change([*values[1], *values[2].values()], decode(changed, self._value))
@@ -322,7 +316,8 @@ class _Talk:
         if kind == "object":
             item = {"t": kind, "v": int(content)}
             return self._objects.setdefault(int(content), _StandIn(self, item))
-        raise _error(*content)
+        self.raised = _error(*content)
+        raise self.raised
 
 
 def _error(name: str, message: str) -> Exception:
@@ -349,10 +344,10 @@ class _StandIn:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return self._talk.ask("get", self, name)
+        return self._talk.ask("getattr", self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self._talk.ask("set", self, name, value)
+        self._talk.ask("setattr", self, name, value)
 
     def __hash__(self) -> int:
         return id(self)
@@ -426,8 +421,9 @@ def judge(setup: str, test: str, program: Callable[[list[Any]], Any]) -> TestOut
         outcome = "failed"
     except SystemExit as end:  # As unittest.main ends.
         outcome = "failed" if end.code else "passed"
-    except Exception:
-        outcome = "error"
+    except Exception as error:
+        own = isinstance(error, OSError | ImportError) and error is not talk.raised
+        outcome = "confined" if own else "error"
     return talk.ended or outcome
 
 
@@ -456,7 +452,7 @@ def run_test(setup: str, test: str, seconds: float, output: int) -> None:
     sys.modules["pytest"] = pytest = ModuleType("pytest")
     vars(pytest).update(raises=_raises, approx=_approx)
     found = judge(setup, test, _Link(seconds, output))
-    print("\n" + found, file=stdout)
+    print("\n" + found, file=stdout, flush=True)
 
 
 # --- A checker, which says whether what a program has printed is right ----------------

@@ -11,7 +11,7 @@ import re
 import sys
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from typing import Any, NamedTuple, TypeAlias
@@ -21,8 +21,10 @@ from ..errors import shown
 _MOST_UNPACKED = 128 * 2**20
 _PACKED = re.compile(r"\s*e[AFJN][\w+/=\s]+\Z")  # zlib's header in base64
 _AROUND_TEXT = {"PROTO", "FRAME", "MEMOIZE", "STOP"}  # in a pickle
-_NESTED = ("test_cases", "assert_case", "ground_truth", "tests", "test_code", "test")
+_NESTED = ("test_cases", "assert_case", "ground_truth", "tests", "test_code", "test", "functional")
 """Keys of a dict whose value are the tests, the rest being about them."""
+_ALIASES = {"stdin": "input", "stdout": "output", "expected_output": "output"}
+_BY_NAME = re.compile(r"[a-zA-Z_]\w* = [\[\"'].*\Z")  # One line, as LeetCodeDataset has it
 _NAME_KEYS = ("fn_name", "func_name", "entry_point")
 _NAME = re.compile(r"(?:Solution\(\)\.)?[^\W\d]\w*\Z")
 
@@ -56,21 +58,25 @@ def cases_of(
     entry_point: Any = None,
     style: str = "auto",
     checker: Any = None,
+    fields: Sequence[str] = (),
 ) -> tuple[Case, ...]:
-    """The tests in the cells of a row, none in null; a BadTestsError if one cannot be read."""
+    """The tests in the cells of a row, none in null; a BadTestsError if one cannot be read.
+
+    Cells of `fields` that are inputs and outputs belong together.
+    """
     setup = _decoded(setup)
     lines = [] if setup is None else [setup] if isinstance(setup, str) else setup
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         raise BadTestsError(f"the code before the tests, {shown(setup)}, is no text")
     before, name, code = "\n".join(lines), _name_in(_decoded(entry_point)), _checker(checker)
-    found, layouts = list[Case](), (_decoded(cell, packed=True) for cell in cells)
+    found, layouts = list[Case](), [_decoded(cell, packed=True) for cell in cells]
+    if {"inputs", "outputs"} <= {*fields}:
+        layouts = [dict(zip(fields, layouts, strict=True))]
     for case in (each for layout in layouts for each in _cases(layout, name, before)):
         if style == ("stdin" if isinstance(case, AssertCase) else "assert"):
             raise BadTestsError(f"they are not of style {style}")
         if isinstance(case, StdinCase):
             found.append(case._replace(checker=code))
-        elif code:
-            raise BadTestsError("they have a checker of what is printed, but call functions")
         else:
             found.append(case._replace(setup=before))
     return tuple(found)
@@ -95,6 +101,8 @@ def _cases(cell: Any, name: str | None, before: str) -> Iterator[Case]:
 
 def _in_dict(cell: dict[str, Any], name: str | None, before: str) -> Iterator[Case]:
     """Tests beside what is about them, lists of inputs and of outputs, or one test."""
+    if isinstance(answer := _decoded(cell.get("answer")), dict):  # II-Thought
+        cell = answer
     own = _name_in(cell)
     inputs, outputs = (cell.get(f"{key}s", cell.get(key)) for key in ("input", "output"))
     layouts = [key for key in (*_NESTED, "inputs") if cell.get(key)]
@@ -115,10 +123,15 @@ def _in_dict(cell: dict[str, Any], name: str | None, before: str) -> Iterator[Ca
 
 
 def _pair(test: dict[str, Any], name: str | None) -> Case:
-    if not {"input", "output"} <= test.keys():
+    own = {to: test[key] for key, to in _ALIASES.items() if test.get(key) is not None}
+    if not {"input", "output"} <= {*test, *own}:
         raise BadTestsError(f"it has {', '.join(test) or 'nothing'}, not input and output")
-    given, expected, own = test["input"], test["output"], _name_in(test)
-    kind, name = str(test.get("testtype") or test.get("type") or ""), own or name
+    test, name = {**test, **own}, _name_in(test) or name
+    given, expected = test["input"], test["output"]
+    kind = str(test.get("testtype") or test.get("type") or "")
+    if not kind and isinstance(given, str) and _BY_NAME.match(given):
+        right = "name the column `test` in `tests` for LeetCodeDataset, its imports in `prefix`"
+        raise BadTestsError(f"its input is {shown(given)}, by name: {right}")
     if kind.startswith("std") or not (name or kind.startswith("function")):
         return StdinCase(_text(given), _text(expected))
     if name is None:
@@ -147,6 +160,7 @@ def _name_in(about: Any) -> str | None:
 _RUN_BY_PYTEST = re.compile(r"test|(setup_(method|class|module|function)|setUp(Class|Module))\Z")
 _WAITED_FOR = re.compile(r"\b(?:pytest\.raises|assertRaises(?:Regex)?)\(\s*([\w.]+)")
 _OF_PYTEST = re.compile(r"\bpytest\.(?!raises\b|approx\b|main\b)\w[\w.]*")
+_PATCHES = re.compile(r"\bmock\b[\s\S]*\bpatch(?:\.\w+)?\((?!\s*.sys\.stdout)")
 _CALL = """
 import json, re, solution
 arguments = json.loads({arguments!r})
@@ -215,14 +229,18 @@ def python_of(text: str) -> ast.Module:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse(text)
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        raise BadTestsError(f"{shown(text)} is neither JSON nor Python") from None
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
+        why = str(error).partition(";")[0]
+        what = "C++" if "#include" in str(text) else f"neither JSON nor Python: {why}"
+        raise BadTestsError(f"{shown(text)} is {what}") from None
 
 
 def _statements(text: str) -> list[ast.stmt]:
     tree = python_of(text)
     if found := _OF_PYTEST.search(text):
         raise BadTestsError(f"they use {found[0]}; of pytest there are raises and approx alone")
+    if _PATCHES.search(text):
+        raise BadTestsError("they patch what the program calls, which runs in its own process")
     for kind in _WAITED_FOR.findall(text):
         if not hasattr(builtins, kind):  # It has not come as itself out of the program's process.
             raise BadTestsError(f"they wait for {kind}, which is no exception of Python's own")
@@ -231,17 +249,15 @@ def _statements(text: str) -> list[ast.stmt]:
             module = getattr(node, "module", None) or node.names[0].name
             if module.partition(".")[0] not in {"solution", "pytest", *sys.stdlib_module_names}:
                 raise BadTestsError(f"they import {module}, and have the standard library alone")
-    return tree.body
+    return [each for each in tree.body if not ast.unparse(each).startswith("if __name__ ==")]
 
 
 def _checker(code: Any) -> str:
-    if not isinstance(code, str | None):
-        raise BadTestsError(f"the checker {shown(code)} is no text")
-    text = (code or "").strip()
+    text = code.strip() if isinstance(code, str) else code or ""
     try:
         _statements(text)
     except BadTestsError as error:
-        raise BadTestsError(f"the checker cannot be run: {error}") from None
+        raise BadTestsError(f"leave out `checker`, which cannot be run: {error}") from None
     return text
 
 

@@ -403,8 +403,8 @@ class Grader:
         found = lines[-1]
         if found == "ended" or done.status == "output":
             return _failure(done)
-        if found not in get_args(calls.TestOutcome):
-            raise BadTestsError("a test does not end, but its process does")
+        if found not in get_args(calls.TestOutcome) or found == "confined":
+            raise BadTestsError("a test needs files or processes, or ends its own")
         return found
 
 

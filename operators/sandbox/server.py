@@ -30,7 +30,6 @@ import sys
 import threading
 import traceback
 import types
-import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -259,16 +258,9 @@ def _run_threads_at_once() -> None:
     and wait for it. Workers of pools, which wait for work, are refused as before.
     """
 
-    started = weakref.WeakSet[threading.Thread]()
-
     def start(thread: threading.Thread) -> None:
-        if thread in started:
-            raise RuntimeError("threads can only be started once")
-        started.add(thread)
         try:
             thread.run()
-        except SystemExit:
-            pass
         except BaseException as error:
             threading.excepthook(
                 threading.ExceptHookArgs((type(error), error, error.__traceback__, thread))

@@ -412,7 +412,7 @@ def lines_about_tests(recipe: Recipe, rows: pa.Table) -> list[str]:
             raise error.at(f"{recipe.head.dataset_spec}, step {step.number} {step.name}") from None
         found = f"bad_tests in {len(bad):,} of the first {n:,} rows that have tests, such as "
         if bad and len(bad) == n:
-            right = "name their column or field in `tests`, or put rows with other tests first"
+            right = "name another column or field in `tests`, or take other rows"
             raise RecipeError(f"{found}{bad[0]}", right, where=recipe.where(step))
         lines += [f"{step.name}: {found}{each}." for each in bad[:1]]
     return lines

@@ -185,6 +185,47 @@ def test_tests_that_print_or_exit(verdicts):
     assert verdicts("def f(x): return x", "raise SystemExit(f(1) == 1)") == ["failed"]
 
 
+CAPTURES = {
+    "redirect_stdout": "from contextlib import redirect_stdout\nwith redirect_stdout(out):\n    f(1)",
+    "sys.stdout": "sys.stdout = out\nf(0)\nout.truncate(0), out.seek(0)\nf(1)",
+    "mock": "from unittest.mock import patch\nwith patch('sys.stdout', out):\n    f(1)",
+    "an exception": "sys.stdout = out\ntry:\n    f(1, ends=True)\nexcept ValueError:\n    pass",
+}
+
+
+@pytest.mark.parametrize("capture", CAPTURES.values(), ids=CAPTURES)
+def test_a_test_sees_what_is_printed_if_it_captures_it(verdicts, capture):
+    test = f"import io, sys\nout = io.StringIO()\n{capture}\nassert out.getvalue() == 'ä 1\\n'"
+    code = "print('at first')\ndef f(x, ends=False):\n    print('{}', x)\n    if ends: raise ValueError"
+    assert verdicts(code.format("ä"), test) == ["passed"]
+    assert verdicts(code.format("b"), test) == ["failed"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["sys.stdout.close()", "sys.stdout = None", "print(end='x' * 10**7)"],
+)
+def test_output_that_a_test_does_not_capture_costs_nothing(verdicts, line):
+    code = f"import sys\ndef f(x):\n    {line}\n    return x"
+    assert verdicts(code, "assert f(1) == 1 and f(2) == 2") == ["passed"]
+
+
+OWN = [
+    "open('/etc/hostname')",
+    "import subprocess\nsubprocess.run(['true'])",
+    "import os\nos.listdir()",
+]
+
+
+@pytest.mark.parametrize("own", OWN)
+def test_a_test_that_needs_more_than_the_program_is_bad(verdicts, own):
+    test = f"assert f(3) == 9\n{own}"
+    assert verdicts("def f(x): return x * x", test) == []
+    assert verdicts("def f(x): raise OSError('mine')", test) == ["error"]
+    assert verdicts("def f(x): return open('/etc/hostname')", test) == ["error"]
+    assert verdicts("def f(x): return 8", test) == ["failed"]
+
+
 def test_a_test_that_closes_its_output_cannot_be_run():
     grader = Grader(shared_sandbox(), SandboxLimits())
     with pytest.raises(BadTestsError):
@@ -288,7 +329,7 @@ def test_a_test_reads_no_files(verdicts):
     seen = "try:\n    seen = open('/etc/hostname').read()\nexcept OSError:\n    seen = None\n"
     code = "def f(x): return x"
     tests = [f"{seen}assert f(seen) is None", "assert f(1)\nopen('/etc/hostname')"]
-    assert verdicts(code, *tests) == ["passed", "error"]
+    assert [*verdicts(code, tests[0]), *verdicts(code, tests[1])] == ["passed"]
     assert verdicts(code, "assert f(open('/etc/hostname').read())") == []
 
 

@@ -35,6 +35,10 @@ STDIN = {
     "empty tests beside them": {"tests": [], "inputs": ["1 2\n"], "outputs": ["3\n"]},
     "an empty test beside them": {"test": "", "inputs": ["1 2\n"], "outputs": ["3\n"]},
     "a kind that says nothing": [{**PAIR, "type": "public"}],
+    "keys of processes": [{"stdin": "1 2\n", "stdout": "3\n"}],
+    "two names": [{"input": "1 2\n", "output": None, "expected_output": "3\n"}],
+    "II-Thought": {"answer": {"test_cases": [PAIR]}, "type": "code_verifiable"},
+    "an answer that is none": {"answer": "3", "test_cases": [PAIR]},
 }
 
 
@@ -129,6 +133,48 @@ def test_assertions(cell):
     assert found == tuple(AssertCase("import math", f"assert f({n}) == {n + 1}") for n in (1, 2))
 
 
+@pytest.mark.parametrize("way", [list, json.dumps])
+def test_inputs_and_outputs_in_two_columns(way):
+    cells = [way(["1 2\n", "[3]"]), way(["3\n", "5"]), None]
+    found = cases_of(cells, fields=["inputs", "outputs", "fn_name"])
+    assert found == (READ, StdinCase("[3]", "5"))
+    assert cases_of([None, None], fields=["inputs", "outputs"]) == ()
+    with pytest.raises(BadTestsError, match="2 inputs but 1 output"):
+        cases_of([["1", "2"], ["3"]], fields=["inputs", "outputs"])
+
+
+def test_what_is_below_the_guard_of_a_script_is_no_test():
+    file = f'{FILE}if __name__ == "__main__":\n    test_a()\n    test_b()\n'
+    assert [case.test.splitlines()[-1] for case in cases_of([file])] == ["test_a()", "test_b()"]
+    test = "def run():\n    assert f(1)\nif __name__ == '__main__':\n    run()"
+    with pytest.raises(BadTestsError, match="nothing that is run"):
+        cases_of([test])
+
+
+def test_a_check_that_calls_itself(run):
+    [case] = cases_of([json.dumps({"functional": f"{CHECK}\ncheck(Solution().f)"})])
+    assert case.test == f"{CHECK}\ncheck(Solution().f)"
+
+
+PATCHES = {
+    "patch": ("with patch('random.random', return_value=1):\n    assert f() == 1", True),
+    "patch.object": ("@mock.patch.object(random, 'random')\ndef test_a(m): assert f()", True),
+    "own name": ("assert patch('a') == 'b'", False),
+    "stdout": ("with patch('sys.stdout', io.StringIO()) as out:\n    f()\nassert out", False),
+}
+
+
+@pytest.mark.parametrize(("test", "is_bad"), PATCHES.values(), ids=PATCHES)
+def test_what_the_program_calls_is_not_patched(test, is_bad):
+    head = "" if test.startswith("assert") else "import io, random\nfrom unittest import mock\n"
+    head += "from unittest.mock import patch\n" if test.startswith("with") else ""
+    if not is_bad:
+        assert cases_of([head + test])
+        return
+    with pytest.raises(BadTestsError, match="patch what the program calls"):
+        cases_of([head + test])
+
+
 def test_a_file_for_pytest_has_a_test_for_each_function():
     assert [case.test.splitlines()[-1] for case in cases_of([FILE])] == ["test_a()", "test_b()"]
 
@@ -174,6 +220,11 @@ BAD = {  # With what a message says of it: which test, what was found, and what 
     "no name": ([{**PAIR, "testtype": "functional"}], ["test 1", "entry_point"]),
     "stdin of a function": ({"fn_name": "f", "inputs": ["1 2"], "outputs": ["3"]}, ["'1 2'"]),
     "two layouts": ({"tests": [PAIR], "inputs": ["1"], "outputs": ["2"]}, ["tests", "inputs"]),
+    "arguments by name": (
+        [{"input": "nums = [3,3], target = 6", "output": "[0, 1]"}], ["test 1", "nums =", "`test`"]
+    ),
+    "a long number": (f'{{"inputs": ["1"], "outputs": [{"9" * 5000}]}}', ["5000 digits"]),
+    "C++": ("#include <x>\nint main() {}", ["is C++"]),
     "no call": ("not json", ["'not json'"]),
     "no assertion": (["print(f(1))"], ["test 1", "'print(f(1))'"]),
     "none that is run": (["def run():\n    assert f(1)\nprint(f(0))"], ["test 1", "nothing"]),

@@ -109,7 +109,8 @@ def test_what_is_no_checker():
     cases = [
         ("import numpy", "numpy"),
         ("def check(", "'def check('"),
-        ("#include <testlib.h>\nint main() {}", "int main"),
+        ("#include <testlib.h>\nint main() {}", "is C++"),
+        ("#include <testlib.h>\nint main() {}", "leave out `checker`"),
         ({"code": CHECK}, "'code'"),
     ]
 

@@ -211,12 +211,6 @@ def test_honest_programs(sandbox, source):
     assert found.stdout or "unittest" in source
 
 
-@pytest.mark.parametrize("wrong", [{"seconds": 0.0}, {"memory": 1 << 20}, {"output": -1}])
-def test_limits_that_leave_nothing_are_refused(sandbox, wrong):
-    with pytest.raises(ValueError, match="a program cannot run within"):
-        sandbox.run("", limits=SandboxLimits(**wrong))
-
-
 # --- the processes --------------------------------------------------------------------
 
 

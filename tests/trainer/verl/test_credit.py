@@ -228,7 +228,7 @@ def test_columns_of_another_type_are_an_error(name):
     table = pa.table({"response_id": ["a"], "advantage": [1.0]})
     if name == "advantage":
         table = table.drop_columns([name])
-    table = table.append_column(name, pa.array(["1"]))
+    table = table.append_column(name, pa.array(["good"]))
     with pytest.raises(DataError, match=name):
         TokenCredit.of(table, [[3]])
 
