@@ -77,87 +77,105 @@ def alternatives(reference: str) -> list[str]:
     several = listed_answers(reference)
     if several:
         return several
-    if " or " in reference or " OR " in reference or "or }" in reference or "or}" in reference:
-        parts = _EITHER.split(reference.strip())
-        if all(map(_NUMBER.fullmatch, parts)):  # Of equations both hold: they are one answer.
-            return [reference, *parts]
-    return [reference]
+    parts = _EITHER.split(reference.strip())
+    # Of equations both hold: they are one answer.
+    is_either = len(parts) > 1 and all(map(_NUMBER.fullmatch, parts))
+    return [reference, *parts] if is_either else [reference]
 
 
 # --- Options of multiple choice, in the layouts of public datasets --------------------
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_OWN_LABEL = re.compile(r"\(?(?:([A-Z])\s?[).:]|(\d+)(?:\)|\.\s))\s*(?=\S)", re.IGNORECASE)
+"""What may be in front of an option: `B)`, `(B)`, `B.`, `b )` or `2.`."""
 
 
 class Choices(NamedTuple):
-    """Labels and texts of options; labels are the texts where the dataset has none."""
+    """Options as a prompt shows them, and the names of the right one: none where it is unknown."""
 
-    labels: list[str]
     texts: list[str]
+    right: list[str]
 
     @classmethod
-    def of(cls, cell: Any) -> Choices | str:
-        """Those in a list of texts or of {label, text}, {text: [...], label: [...]} or {A: ...}, or
-        what was found instead."""
-        labels, texts = _labels_and_texts(list_in(cell) if isinstance(cell, str) else cell)
-        while texts and texts[-1] in (None, ""):
-            texts.pop()
-            del labels[len(texts) :]
-        if any(text in (None, "") for text in texts):
-            return "an option before other options is empty"
-        if not 0 < len(texts) <= len(_LETTERS):
-            return f"{len(texts) or 'no'} options"
-        if any(isinstance(text, list | dict) for text in texts):
-            return "options that are not texts"
-        return cls([], [str(text).strip() for text in texts]).labelled(labels)
+    def of(cls, cell: Any, named: Any, first: int, *, is_first: bool, lists: bool) -> Choices | str:
+        """The options of a cell and the one that is `named`, or what was found instead of them.
 
-    def labelled(self, labels: list[Any]) -> Choices | str:
-        if len(labels) != len(self.texts):
-            return f"{len(labels)} labels for {len(self.texts)} options"
-        return self._replace(labels=list(map(str, labels)))
-
-    def reference(self, named: Any, first: int) -> str:
-        """The letter and text of what a number, label, letter or text names, or a list the only
-        label 1; empty where it names none."""
-        at = self._place(named, first)
-        if not 0 <= at < len(self.texts):
-            return ""
-        is_letter = self.texts[at].upper() in _LETTERS[: len(self.texts)]
-        return as_text([_LETTERS[at], *([] if is_letter else [self.texts[at]])])
-
-    def _place(self, named: Any, first: int) -> int:
-        if isinstance(named, list):
-            return self.labels.index("1") if self.labels.count("1") == 1 else -1
-        if isinstance(named, str):
-            letter, letters = named.strip("() .").upper(), list(_LETTERS[: len(self.texts)])
-            for names, name in ((self.labels, named), (letters, letter), (self.texts, named)):
-                if names.count(name) == 1:
-                    return names.index(name)
-        return int(named) - first if str(named).isdecimal() else -1
+        An order is drawn if the right one `is_first`, or marked. Where no prompt `lists` them under
+        letters, the dataset's own label is right, too.
+        """
+        found = _labels_and_texts(cell)
+        if isinstance(found, str):
+            return found
+        labels, texts = found
+        at, is_marked = _place(labels, texts, named, first)
+        order, salt = list(range(len(texts))), "\n".join(sorted(texts))
+        if is_first or is_marked:  # It depends on nothing but the texts.
+            order.sort(key=lambda n: xxhash.xxh3_64_digest((texts[n] + salt).encode()))
+        shown = [texts[n] for n in order]
+        if at < 0:
+            return cls(shown, [])
+        letters, own = _LETTERS[: len(texts)], str(at + 1) if first else labels[at]
+        names = [texts[at]] if lists or own in texts else [texts[at], own]
+        others = [name for name in names if name.upper() not in letters]
+        return cls(shown, [letters[order.index(at)], *others])
 
     def shown(self) -> str:
         return "\n".join(f"{at}. {text}" for at, text in zip(_LETTERS, self.texts, strict=False))
 
-    def drawn(self) -> Choices:
-        """In an order that depends on nothing but the texts."""
-        salt = "\n".join(sorted(self.texts))
-        pairs = zip(self.labels, self.texts, strict=True)
-        drawn = sorted(pairs, key=lambda pair: xxhash.xxh3_64_digest((pair[1] + salt).encode()))
-        return Choices([label for label, _ in drawn], [text for _, text in drawn])
+
+def _labels_and_texts(cell: Any) -> tuple[list[str], list[str]] | str:
+    """Those in a list of texts or of {label, text}, {text: [...], label: [...]} or {A: ...}, else
+    what was found. Labels are the texts where the dataset has none."""
+    given = list_in(cell) if isinstance(cell, str) else cell
+    if isinstance(given, Mapping):
+        listed = given.get("text") or given.get("choices")
+        own = {name: text for name, text in given.items() if text not in (None, "")}
+        labels, texts = list(own), list(own.values())
+        if isinstance(listed, list):
+            labels, texts = list(given.get("label") or listed), list(listed)
+    else:
+        items = given if isinstance(given, list) else []
+        objects = [each if isinstance(each, Mapping) else {"text": each} for each in items]
+        texts = [each.get("text", each.get("value")) for each in objects]
+        names = [each.get("label", each.get("key")) for each in objects]
+        labels = [text if name is None else name for name, text in zip(names, texts, strict=True)]
+    while texts and texts[-1] in (None, ""):
+        texts.pop()
+        del labels[len(texts) :]
+    if any(text in (None, "") for text in texts):
+        return "an option before other options is empty"
+    if not 0 < len(texts) <= len(_LETTERS):
+        found = f"{len(texts) or 'no'} options"
+        return f"{found} in a text that is no list" if cell and given is None else found
+    if any(isinstance(text, list | dict) for text in texts):
+        return "options that are not texts"
+    if len(labels) != len(texts):
+        return f"{len(labels)} labels for {len(texts)} options"
+    texts = [str(text).strip() for text in texts]
+    heads = [_OWN_LABEL.match(text) for text in texts]
+    own_labels = [(head[1] or head[2]).upper() if head else "" for head in heads]
+    if all(label in (_LETTERS[at], str(at + 1)) for at, label in enumerate(own_labels)):
+        texts = [_OWN_LABEL.sub("", text, count=1) for text in texts]
+    return list(map(str, labels)), texts
 
 
-def _labels_and_texts(cell: Any) -> tuple[list[Any], list[Any]]:
-    if isinstance(cell, Mapping):
-        texts = cell.get("text") or cell.get("choices")
-        if isinstance(texts, list):
-            return list(cell.get("label") or texts), list(texts)
-        given = {name: text for name, text in cell.items() if text not in (None, "")}
-        return list(given), list(given.values())
-    if not isinstance(cell, list):
-        return [], []
-    if cell and all(isinstance(each, Mapping) for each in cell):
-        return [each.get("label") for each in cell], [each.get("text") for each in cell]
-    return list(cell), list(cell)
+def _place(labels: list[str], texts: list[str], named: Any, first: int) -> tuple[int, bool]:
+    """Where the option is that a label, letter, text or number names, or a list of one of these, or
+    of 0 and a 1 for it, which marks it; -1 where none is."""
+    if isinstance(named, str):
+        letter, letters = named.strip("() .").upper(), list(_LETTERS[: len(texts)])
+        for names, name in ((labels, named), (letters, letter), (texts, named)):
+            if names.count(name) == 1:
+                return names.index(name), False
+        named = list_in(named) or named
+    if isinstance(named, list):
+        marks = list(map(str, named))
+        if len(marks) == len(texts) and {*marks} <= {"0", "1"}:
+            return (marks.index("1") if marks.count("1") == 1 else -1), True
+        places = {_place(labels, texts, each, first)[0] for each in named}
+        return (places.pop() if len(places) == 1 else -1), False
+    at = int(named) - first if str(named).isdecimal() else -1
+    return (at if at < len(texts) else -1), False
 
 
 # --- The row contract: names and types of the columns that operators agree on ---------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -139,9 +140,12 @@ class PromptTemplateMapper(Operator):
         return template
 
     @model_validator(mode="after")
-    def _pattern_has_column(self) -> Self:
+    def _reference_is_apart(self) -> Self:
         if self.reference is None and self.reference_pattern is not None:
             raise ValueError("reference_pattern needs a reference column")
+        if self.reference in (self.question, *self._named_in(f"{self.question}{self.system}")):
+            found = f"prompts would show column '{self.reference}', which is the reference"
+            raise ValueError(f"{found}; leave it out, double its braces or set another `reference`")
         return self
 
     def questions(self) -> Columns:
@@ -183,7 +187,7 @@ class PromptTemplateMapper(Operator):
         if self.reference is None:
             columns["reference"] = pa.nulls(table.num_rows, pa.string())
         else:
-            found = self.references(table, options)
+            found = self._references(table, options)
             columns["reference"] = pa.array([text or None for text in found], pa.string())
             bad["no_reference"] = columns["reference"].is_null()
         others = [at_path(table, path).to_pylist() for path in self.identity]
@@ -206,37 +210,36 @@ class PromptTemplateMapper(Operator):
         """
         if self.reference is None:
             return []
-        references = self.references(table, self.options(table))
+        references = self._references(table, self.options(table))
         usable = self.reference_pattern is None or any(references)
         if self.on_bad_row == "fail" and usable and "" in references:
             self._fail(table, references.index(""), "no_reference")
         return [text for text in references if text]
 
     def options(self, table: pa.Table) -> list[Choices | str]:
-        """Those of each row, in the order in which a prompt shows them, or what is wrong with them;
-        empty without `choices`."""
+        """Those of each row, or what was found instead; empty without `choices`."""
         if not self.choices:
             return []
         columns = [at_path(table, path).to_pylist() for path in self.choices]
         cells = columns[0] if len(columns) == 1 else map(list, zip(*columns, strict=True))
-        found, is_drawn = list(map(Choices.of, cells)), self.reference in self.choices
-        marks = None if self.reference is None else at_path(table, self.reference)
-        if marks is not None and is_list(marks.type):
-            is_drawn, pairs = True, zip(found, marks.to_pylist(), strict=True)
-            found = [o.labelled(own or []) if isinstance(o, Choices) else o for o, own in pairs]
-        return [o.drawn() if is_drawn and isinstance(o, Choices) else o for o in found]
+        named: list[Any] = [None] * table.num_rows
+        if self.reference is not None:
+            column = at_path(table, self.reference)
+            is_raw = pa.types.is_integer(column.type) or is_list(column.type)
+            named = column.to_pylist() if is_raw else self._found(column)
+        read = partial(
+            Choices.of,
+            first=self.first_choice,
+            is_first=self.reference in self.choices,
+            lists="choices" in columns_in(self.question),
+        )
+        return list(map(read, cells, named))
 
-    def references(self, table: pa.Table, options: _OptionsOfRows) -> list[str]:
+    def _references(self, table: pa.Table, options: _OptionsOfRows) -> list[str]:
         """Empty where a row has none."""
-        column = at_path(table, self.reference or "")
-        is_raw = self.choices and (pa.types.is_integer(column.type) or is_list(column.type))
-        named = column.to_pylist() if is_raw else self._found(column)
         if not self.choices:
-            return named
-        return [
-            each.reference(name, self.first_choice) if isinstance(each, Choices) else ""
-            for each, name in zip(options, named, strict=True)
-        ]
+            return self._found(at_path(table, self.reference or ""))
+        return ["" if isinstance(each, str) else as_text(each.right) for each in options]
 
     def _prompts(self, table: pa.Table, options: _OptionsOfRows) -> tuple[pa.Array, int]:
         """Prompts, and how many questions are dialogues: none where a template surrounds them."""
@@ -273,8 +276,13 @@ class PromptTemplateMapper(Operator):
         if self.choices and name == "choices":
             shown = [each.shown() if isinstance(each, Choices) else "" for each in options]
             return pa.array(shown, pa.string())
-        right = "name columns of strings or numbers in `question`, and of options in `choices`"
-        return pc.fill_null(_texts(at_path(table, name), name, right), "")
+        column = at_path(table, name)
+        if is_list(column.type) and "struct" not in str(column.type):
+            write = partial(json.dumps, ensure_ascii=False, default=str)
+            texts = [write(each) if each else "" for each in column.to_pylist()]
+            return pa.array(texts, pa.string())
+        right = "name columns of strings, numbers or lists of them; a chat is all of `question`"
+        return pc.fill_null(_texts(column, name, right), "")
 
     def _from_text(self, questions: pa.Array, systems: Sequence[str | None]) -> pa.Array:
         present_N = pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(questions), ""), False)
@@ -372,7 +380,7 @@ class PromptTemplateMapper(Operator):
         why = f", {self.reference_pattern!r} not found" if self.reference_pattern else ""
         for options in self.options(table.slice(row, 1)):
             ways = f"text, letter, number (first_choice: {self.first_choice}) or one label 1"
-            none = f"which names no option by {ways}"
+            none = f"which names no option by {ways}, or several"
             why += f", {none if isinstance(options, Choices) else options}"
         if not self.choices and own.strip("' ").lower() in _ABSENT:
             right += ", or reference_form: text where it is the answer"

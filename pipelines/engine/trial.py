@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import yaml
@@ -33,6 +33,7 @@ from ...operators.arrow_compute import pc
 from ...operators.columns import (
     Choices,
     alternatives,
+    as_text,
     at_path,
     columns_of,
     has_box,
@@ -236,8 +237,10 @@ def lines_about_prompts(recipe: Recipe, step: Step, frame: Frame, change: Change
         return lines
     for first in (0, 1):
         other = operator.model_copy(update={"choices": columns, "first_choice": first})
-        named = _named_options(other, before, made)
-        if named and all(each.option for each in named):
+        options = other.options(before.select(other.reads_of(before.column_names)))
+        pairs = zip(made.select(["prompt", "reference"]).to_pylist(), options, strict=True)
+        named = [(row, o) for row, o in pairs if row["reference"] and isinstance(o, Choices)]
+        if named and all(each.right for _, each in named):
             return [*lines, *_option_lines(step.name, other, named)]
     return lines
 
@@ -249,37 +252,22 @@ def _columns_of_options(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(of_first if found and found[0]["one"] else of_first[:1])
 
 
-class _Pick(NamedTuple):
-    prompt: str
-    reference: str  # as it is without `choices`
-    texts: list[str]  # of the options
-    option: str  # the reference with `choices`; empty where it names none
-
-
-def _named_options(operator: PromptTemplateMapper, before: Frame, made: Frame) -> list[_Pick]:
-    rows = before.select(operator.reads_of(before.column_names))
-    options, prompts = operator.options(rows), made.select(["prompt", "reference"]).to_pylist()
-    triples = zip(prompts, options, operator.references(rows, options), strict=True)
-    return [
-        _Pick(str(row["prompt"]), row["reference"], each.texts, option)
-        for row, each, option in triples
-        if row["reference"] and isinstance(each, Choices)
-    ]
-
-
-def _option_lines(name: str, operator: PromptTemplateMapper, named: list[_Pick]) -> list[str]:
+def _option_lines(
+    name: str, operator: PromptTemplateMapper, named: list[tuple[dict[str, Any], Choices]]
+) -> list[str]:
     """What to set, unless letters can be known, or no letter will be given."""
-    are_texts = all(each.reference in each.texts for each in named)
-    are_shown = all(text in each.prompt for each in named for text in each.texts)
-    are_numbers = not are_texts and all(each.reference.isdecimal() for each in named)
+    are_texts = all(row["reference"] in each.texts for row, each in named)
+    are_shown = all(text in str(row["prompt"]) for row, each in named for text in each.texts)
+    are_numbers = not are_texts and all(row["reference"].isdecimal() for row, _ in named)
     if are_texts != are_shown and not are_numbers:
         return []
     kind = "numbers below the length of" if are_numbers else "options in"
     right = f"choices: [{', '.join(operator.choices)}]"
     right += f", first_choice: {operator.first_choice}" if operator.first_choice else ""
     right += "" if are_shown else f", question: {with_columns(operator, 'choices')}"
+    row, first = named[0]
     return [
         f"{name}: the first references are {kind} {named_columns(operator.choices)}, such as "
-        f"{named[0].reference!r}, and no other form of an option is right; if that is "
-        f"{named[0].option}, set {right}."
+        f"{row['reference']!r}, and no other form of an option is right; if that is "
+        f"{as_text(first.right)}, set {right}."
     ]
