@@ -107,7 +107,11 @@ class Choices(NamedTuple):
         if isinstance(found, str):
             return found
         labels, texts = found
-        at, is_marked = _place(labels, texts, named, first)
+        marks = list(map(str, named)) if isinstance(named, list) else []
+        is_marked = len(marks) == len(texts) and {*marks} <= {"0", "1"}
+        if is_marked:
+            named = [at + first for at, mark in enumerate(marks) if mark == "1"]
+        at = _place(labels, texts, named, first)
         order, salt = list(range(len(texts))), "\n".join(sorted(texts))
         if is_first or is_marked:  # It depends on nothing but the texts.
             order.sort(key=lambda n: xxhash.xxh3_64_digest((texts[n] + salt).encode()))
@@ -159,23 +163,20 @@ def _labels_and_texts(cell: Any) -> tuple[list[str], list[str]] | str:
     return list(map(str, labels)), texts
 
 
-def _place(labels: list[str], texts: list[str], named: Any, first: int) -> tuple[int, bool]:
-    """Where the option is that a label, letter, text or number names, or a list of one of these, or
-    of 0 and a 1 for it, which marks it; -1 where none is."""
+def _place(labels: list[str], texts: list[str], named: Any, first: int) -> int:
+    """Where the option is that a label, letter, text or number names, or all items of a list; -1
+    where none is."""
     if isinstance(named, str):
         letter, letters = named.strip("() .").upper(), list(_LETTERS[: len(texts)])
         for names, name in ((labels, named), (letters, letter), (texts, named)):
             if names.count(name) == 1:
-                return names.index(name), False
+                return names.index(name)
         named = list_in(named) or named
     if isinstance(named, list):
-        marks = list(map(str, named))
-        if len(marks) == len(texts) and {*marks} <= {"0", "1"}:
-            return (marks.index("1") if marks.count("1") == 1 else -1), True
-        places = {_place(labels, texts, each, first)[0] for each in named}
-        return (places.pop() if len(places) == 1 else -1), False
+        places = {_place(labels, texts, each, first) for each in named}
+        return places.pop() if len(places) == 1 else -1
     at = int(named) - first if str(named).isdecimal() else -1
-    return (at if at < len(texts) else -1), False
+    return at if at < len(texts) else -1
 
 
 # --- The row contract: names and types of the columns that operators agree on ---------

@@ -26,7 +26,7 @@ from ..columns import (
     listed_answers,
     with_items,
 )
-from ..errors import DataError
+from ..errors import DataError, shown
 from ..json_text import LATEX_OF_N
 from ..operator import Change, Columns, Operator, drop
 
@@ -266,7 +266,7 @@ class PromptTemplateMapper(Operator):
         of = f"column '{self.question}'"
 
         def refuse(found: str, row: int, right: str) -> NoReturn:
-            raise DataError(f"{found}: {_excerpt(questions[row].as_py())}", right)
+            raise DataError(f"{found}: {shown(questions[row].as_py())}", right)
 
         if self.template != "{question}":
             raise DataError(f"{of} contains chat messages", "leave out `template`")
@@ -305,8 +305,8 @@ class PromptTemplateMapper(Operator):
 
     def _cells(self, table: pa.Table, name: str, options: _OptionsOfRows) -> pa.Array:
         if self.choices and name == "choices":
-            shown = [each.shown() if isinstance(each, Choices) else "" for each in options]
-            return pa.array(shown, pa.string())
+            lines = [each.shown() if isinstance(each, Choices) else "" for each in options]
+            return pa.array(lines, pa.string())
         column = at_path(table, name)
         if is_list(column.type) and "struct" not in str(column.type):
             write = partial(json.dumps, ensure_ascii=False, default=str)
@@ -350,7 +350,7 @@ class PromptTemplateMapper(Operator):
         right = "fix the row, or set on_bad_row: drop_row to leave such rows out"
         blamed = self.questions() if reason == "no_question" else (self.reference or "",)
         paths = dict.fromkeys((*blamed, *self.questions(), self.reference, *self.choices))
-        values = {path: _excerpt(at_path(table, path)[row].as_py()) for path in paths if path}
+        values = {path: shown(at_path(table, path)[row].as_py()) for path in paths if path}
         its = (f"its {path}: {value}" for path, value in values.items() if path not in blamed)
         rest = f" ({found})" if (found := ", ".join(its)) else ""
         if reason == "no_question":
@@ -384,8 +384,3 @@ def _texts(column: pa.Array, name: str, right: str) -> pa.Array:
     except pa.ArrowException:  # Bytes that are no text, or a date without a calendar.
         found = f"column '{name}' is {column.type}, and not text"
         raise DataError(found, right) from None
-
-
-def _excerpt(value: Any) -> str:
-    text = " ".join(str(value).split())
-    return repr(text if len(text) <= 60 else text[:57] + "...") if value is not None else "null"

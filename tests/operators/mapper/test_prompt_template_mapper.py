@@ -144,7 +144,7 @@ def test_a_row_without_a_reference_stops_the_run():
         PromptTemplateMapper(reference_pattern="#### (.*)").apply(rows)
     assert str(error.value) == (
         "no reference in column 'answer': 'It is 2.', '#### (.*)' not found"
-        " (its question: 'What is 1 + 1?');"
+        r" (its question: 'What is\n1 + 1?');"
         " fix the row, or set on_bad_row: drop_row to leave such rows out"
     )
 
