@@ -128,8 +128,8 @@ class Choices(NamedTuple):
 
 
 def _labels_and_texts(cell: Any) -> tuple[list[str], list[str]] | str:
-    """Those in a list of texts or of {label, text}, {text: [...], label: [...]} or {A: ...}, else
-    what was found. Labels are the texts where the dataset has none."""
+    """Those in a list of texts, of {label, text} or {key, value}, in {text: [...], label: [...]} or
+    {A: ...}, else what was found. Labels are the texts where the dataset has none."""
     given = list_in(cell) if isinstance(cell, str) else cell
     if isinstance(given, Mapping):
         listed = given.get("text") or given.get("choices")
@@ -160,7 +160,7 @@ def _labels_and_texts(cell: Any) -> tuple[list[str], list[str]] | str:
     own_labels = [(head[1] or head[2]).upper() if head else "" for head in heads]
     if all(label in (_LETTERS[at], str(at + 1)) for at, label in enumerate(own_labels)):
         texts = [_OWN_LABEL.sub("", text, count=1) for text in texts]
-    return list(map(str, labels)), texts
+    return [str(label).strip() for label in labels], texts
 
 
 def _place(labels: list[str], texts: list[str], named: Any, first: int) -> int:

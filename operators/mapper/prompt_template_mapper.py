@@ -65,9 +65,10 @@ class PromptTemplateMapper(Operator):
     names of roles, such as `gpt`, `observation` or `developer`, become system, user, assistant and
     tool.
 
-    Or a text over columns, such as "{instruction}\\n{input}": an empty cell gives nothing, and
-    `{choices}` are those of `choices`, in lines `A. ...`. `{{name}}` is the text `{name}`; other
-    braces, such as `{1, 2}` and `\\boxed{x}`, are text."""
+    Or a text over columns, such as "{instruction}\\n{input}": an empty cell gives nothing, a list
+    is written as `[3, 4]`, and `{choices}` are those of `choices`, in lines `A. ...`. `{{name}}` is
+    the text `{name}`; other braces, such as `{1, 2}` and `\\boxed{x}`, are text. The column of
+    `reference` is refused."""
     final_message: Literal["auto", "response", "fail"] = "auto"
     """What a final message of the assistant is: `response` leaves it out of the prompt, and
     `recorded_rollout_mapper` reads it from the same column; `fail` ends the run. `auto` is `fail`
@@ -88,9 +89,11 @@ class PromptTemplateMapper(Operator):
     text has one, else all of it."""
     choices: tuple[str, ...] = ()
     """Column with the options of multiple choice, or a column for each. The number, label or text
-    of one in `reference` becomes its letter and text, which are both right. An order is drawn if
-    `reference` is one of the columns, or a list of 1 for the right one and 0, as it is first. Only
-    the last options may be empty."""
+    of one in `reference`, or a list of one, becomes its letter and text, which are both right; so
+    is its label in the dataset (or its number, with `first_choice: 1`) where `question` has no
+    `{choices}`. An order is drawn if `reference` is one of the columns, or a list of 1 for the
+    right one and 0, as it is first. A label in front of each, as in `B) 7`, is left out. Only the
+    last options may be empty."""
     first_choice: Literal[0, 1] = 0
     """The number of the first of the choices, where references are numbers."""
     reference_pattern: str | None = None
@@ -359,7 +362,7 @@ class PromptTemplateMapper(Operator):
         why = f", {self.reference_pattern!r} not found" if self.reference_pattern else ""
         for options in self.options(table.slice(row, 1)):
             ways = f"text, letter, number (first_choice: {self.first_choice}) or one label 1"
-            none = f"which names no option by {ways}, or several"
+            none = f"which names no option by {ways}, or several where one may be right"
             why += f", {none if isinstance(options, Choices) else options}"
         own = values[blamed[0]]
         if not self.choices and own.strip("' ").lower() in _ABSENT:

@@ -520,6 +520,7 @@ OPTIONS = ["choices"]
         ({**MMLU, "choices": ["1. ice", "2. fog"], "answer": 1}, {}, ["B", "fog"]),
         ({**MMLU, "choices": ["1.5", "2.5"], "answer": 1}, {}, ["B", "2.5"]),
         ({**MMLU, "choices": ["A. Lincoln", "J. Adams"], "answer": 1}, {}, ["B", "J. Adams"]),
+        ({**MMLU, "choices": [" A", " B"], "answer": [1]}, {}, ["B"]),
         ({**MMLU, "choices": ["(A)", "(B)"], "answer": "B"}, {}, ["B", "(B)"]),
     ],
 )  # fmt: skip
