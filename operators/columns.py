@@ -86,8 +86,8 @@ def alternatives(reference: str) -> list[str]:
 # --- Options of multiple choice, in the layouts of public datasets --------------------
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_OWN_LABEL = re.compile(r"\(?(?:([A-Z])\s?[).:]|(\d+)(?:\)|\.\s))\s*(?=\S)", re.IGNORECASE)
-"""What may be in front of an option: `B)`, `(B)`, `B.`, `b )` or `2.`."""
+_OWN_LABEL = r"(?i)\A\(?(?:{}\s?[).:]|{}(?:\)|\.\s))\s*(?=\S)"
+"""What may be in front of an option, with its letter and number: `B)`, `(B)`, `b )`, `B.`, `2.`."""
 
 
 class Choices(NamedTuple):
@@ -99,10 +99,8 @@ class Choices(NamedTuple):
     @classmethod
     def of(cls, cell: Any, named: Any, first: int, *, is_first: bool, lists: bool) -> Choices | str:
         """The options of a cell and the one that is `named`, or what was found instead of them.
-
         An order is drawn if the right one `is_first`, or marked. Where no prompt `lists` them under
-        letters, the dataset's own label is right, too.
-        """
+        letters, the dataset's own label is right, too."""
         found = _labels_and_texts(cell)
         if isinstance(found, str):
             return found
@@ -133,8 +131,8 @@ def _labels_and_texts(cell: Any) -> tuple[list[str], list[str]] | str:
     given = list_in(cell) if isinstance(cell, str) else cell
     if isinstance(given, Mapping):
         listed = given.get("text") or given.get("choices")
-        own = {name: text for name, text in given.items() if text not in (None, "")}
-        labels, texts = list(own), list(own.values())
+        named = {name: text for name, text in given.items() if text not in (None, "")}
+        labels, texts = list(named), list(named.values())
         if isinstance(listed, list):
             labels, texts = list(given.get("label") or listed), list(listed)
     else:
@@ -156,11 +154,10 @@ def _labels_and_texts(cell: Any) -> tuple[list[str], list[str]] | str:
     if len(labels) != len(texts):
         return f"{len(labels)} labels for {len(texts)} options"
     texts = [str(text).strip() for text in texts]
-    heads = [_OWN_LABEL.match(text) for text in texts]
-    own_labels = [(head[1] or head[2]).upper() if head else "" for head in heads]
-    if all(label in (_LETTERS[at], str(at + 1)) for at, label in enumerate(own_labels)):
-        texts = [_OWN_LABEL.sub("", text, count=1) for text in texts]
-    return [str(label).strip() for label in labels], texts
+    own = [_OWN_LABEL.format(_LETTERS[at], at + 1) for at in range(len(texts))]
+    bare = [re.sub(label, "", text) for label, text in zip(own, texts, strict=True)]
+    is_labelled = all(a != b for a, b in zip(bare, texts, strict=True))
+    return [str(label).strip() for label in labels], bare if is_labelled else texts
 
 
 def _place(labels: list[str], texts: list[str], named: Any, first: int) -> int:
@@ -367,8 +364,7 @@ def content_ids(parts: Iterable[Sequence[str | None]]) -> pa.Array:
                 content += b"null:"
             else:
                 raw = part.encode("utf-8", "surrogatepass")
-                content += b"%d:" % len(raw)
-                content += raw
+                content += b"%d:%b" % (len(raw), raw)
         ids.append(xxhash.xxh3_128_hexdigest(bytes(content)))
     return pa.array(ids, pa.string())
 
@@ -438,16 +434,13 @@ def as_numbers(column: Any, where: str) -> Any:
 def mean_of_lists(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """float64[N]: null where there is no list, or an empty one; nan where an element is null."""
     lists = ItemsOfLists.of(flat(column))
-    with np.errstate(invalid="ignore"):
-        mean_N = lists.sum(lists.values_M) / lists.lengths_N
-    return pa.array(mean_N, mask=lists.lengths_N == 0)
+    return lists.mean(lists.values_M)
 
 
 def share_of_zeros(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """float64[N]: null where there is no list, or an empty one."""
     lists = ItemsOfLists.of(flat(column))
-    share_N = lists.sum(lists.values_M == 0) / np.maximum(lists.lengths_N, 1)
-    return pa.array(share_N, mask=lists.lengths_N == 0)
+    return lists.mean(lists.values_M == 0)
 
 
 class ItemsOfLists(NamedTuple):
@@ -472,6 +465,10 @@ class ItemsOfLists(NamedTuple):
 
     def sum(self, values_M: NDArray[Any]) -> NDArray[np.float64]:
         return np.bincount(self.rows_M, values_M, len(self.lengths_N)).astype(np.float64)
+
+    def mean(self, values_M: NDArray[Any]) -> pa.Array:
+        mean_N = self.sum(values_M) / np.maximum(self.lengths_N, 1)
+        return pa.array(mean_N, mask=self.lengths_N == 0)
 
     def any(self, found_M: BoolArray) -> BoolArray:
         return self.sum(found_M) > 0

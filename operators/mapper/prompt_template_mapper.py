@@ -319,8 +319,7 @@ class PromptTemplateMapper(Operator):
         return pc.fill_null(_texts(column, name, right), "")
 
     def _found(self, table: pa.Table) -> list[Any]:
-        """What the column of references says; empty where a row has none. Numbers and lists are as
-        they are where they name options."""
+        """The references, empty where a row has none; numbers and lists that name options as is."""
         if self.reference is None:
             return [""] * table.num_rows
         column = at_path(table, self.reference)

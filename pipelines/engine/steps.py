@@ -342,11 +342,8 @@ _PARTS_OF_PROMPTS = re.compile(
 
 
 def identity_lines(recipe: Recipe, step: Step, before: Frame, made: Frame) -> list[str]:
-    """A line with the columns in which rows of the same prompt differ; none if none does. `before`
-    has the rows of `made`, as they were.
-
-    Rows with one response each differ as they should, except in parts of prompts.
-    """
+    """A line with the columns in which rows of the same prompt differ, if one does. `before` has
+    the rows of `made`, as they were; with one response each, they should differ except in parts."""
     ids = made.select(["prompt_id"])["prompt_id"].to_pylist()
     counts = Counter(ids)
     rows = [row for row, each in enumerate(ids) if each is not None and counts[each] > 1]

@@ -127,15 +127,15 @@ def _of_sources(recipe: Recipe, rows: pa.Table) -> Iterator[str]:
 
     A recipe that has `columns`, or reads the column by its own name, knows what it does.
     """
-    read = {name for step in recipe.steps for name in step.operator.needs_of(rows.column_names)}
-    read |= {name for step in recipe.steps for name in step.operator.writes()}
-    if recipe.head.columns is not None or "data_source" in {*rows.column_names, *read}:
+    there, operators = rows.column_names, [step.operator for step in recipe.steps]
+    read = {name for each in operators for name in (*each.needs_of(there), *each.writes())}
+    if recipe.head.columns is not None or "data_source" in {*there, *read}:
         return
-    for name in rows.column_names:
+    for name in there:
         if name in _SOURCES and name not in read and is_text(rows[name].type):
             n = pc.count_distinct(rows[name]).as_py()
             if 2 <= n <= _MOST_SOURCES:
-                names = {old: "data_source" if old == name else old for old in rows.column_names}
+                names = {old: "data_source" if old == name else old for old in there}
                 text = yaml.safe_dump(names, default_flow_style=True, sort_keys=False, width=10**6)
                 yield (
                     f"Pass rate and reward are shown by column data_source: to have them for each "
