@@ -77,87 +77,103 @@ def alternatives(reference: str) -> list[str]:
     several = listed_answers(reference)
     if several:
         return several
-    if " or " in reference or " OR " in reference or "or }" in reference or "or}" in reference:
-        parts = _EITHER.split(reference.strip())
-        if all(map(_NUMBER.fullmatch, parts)):  # Of equations both hold: they are one answer.
-            return [reference, *parts]
-    return [reference]
+    parts = _EITHER.split(reference.strip())
+    # Of equations both hold: they are one answer.
+    is_either = len(parts) > 1 and all(map(_NUMBER.fullmatch, parts))
+    return [reference, *parts] if is_either else [reference]
 
 
 # --- Options of multiple choice, in the layouts of public datasets --------------------
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_OWN_LABEL = r"(?i)\A\(?(?:{}\s?[).:]|{}(?:\)|\.\s))\s*(?=\S)"
+"""What may be in front of an option, with its letter and number: `B)`, `(B)`, `b )`, `B.`, `2.`."""
 
 
 class Choices(NamedTuple):
-    """Labels and texts of options; labels are the texts where the dataset has none."""
+    """Options as a prompt shows them, and the names of the right one: none where it is unknown."""
 
-    labels: list[str]
     texts: list[str]
+    right: list[str]
 
     @classmethod
-    def of(cls, cell: Any) -> Choices | str:
-        """Those in a list of texts or of {label, text}, {text: [...], label: [...]} or {A: ...}, or
-        what was found instead."""
-        labels, texts = _labels_and_texts(list_in(cell) if isinstance(cell, str) else cell)
-        while texts and texts[-1] in (None, ""):
-            texts.pop()
-            del labels[len(texts) :]
-        if any(text in (None, "") for text in texts):
-            return "an option before other options is empty"
-        if not 0 < len(texts) <= len(_LETTERS):
-            return f"{len(texts) or 'no'} options"
-        if any(isinstance(text, list | dict) for text in texts):
-            return "options that are not texts"
-        return cls([], [str(text).strip() for text in texts]).labelled(labels)
-
-    def labelled(self, labels: list[Any]) -> Choices | str:
-        if len(labels) != len(self.texts):
-            return f"{len(labels)} labels for {len(self.texts)} options"
-        return self._replace(labels=list(map(str, labels)))
-
-    def reference(self, named: Any, first: int) -> str:
-        """The letter and text of what a number, label, letter or text names, or a list the only
-        label 1; empty where it names none."""
-        at = self._place(named, first)
-        if not 0 <= at < len(self.texts):
-            return ""
-        is_letter = self.texts[at].upper() in _LETTERS[: len(self.texts)]
-        return as_text([_LETTERS[at], *([] if is_letter else [self.texts[at]])])
-
-    def _place(self, named: Any, first: int) -> int:
-        if isinstance(named, list):
-            return self.labels.index("1") if self.labels.count("1") == 1 else -1
-        if isinstance(named, str):
-            letter, letters = named.strip("() .").upper(), list(_LETTERS[: len(self.texts)])
-            for names, name in ((self.labels, named), (letters, letter), (self.texts, named)):
-                if names.count(name) == 1:
-                    return names.index(name)
-        return int(named) - first if str(named).isdecimal() else -1
+    def of(cls, cell: Any, named: Any, first: int, *, is_first: bool, lists: bool) -> Choices | str:
+        """The options of a cell and the one that is `named`, or what was found instead of them.
+        An order is drawn if the right one `is_first`, or marked. Where no prompt `lists` them under
+        letters, the dataset's own label is right, too."""
+        found = _labels_and_texts(cell)
+        if isinstance(found, str):
+            return found
+        labels, texts = found
+        marks = list(map(str, named)) if isinstance(named, list) else []
+        is_marked = len(marks) == len(texts) and {*marks} <= {"0", "1"}
+        if is_marked:
+            named = [at + first for at, mark in enumerate(marks) if mark == "1"]
+        at = _place(labels, texts, named, first)
+        order, salt = list(range(len(texts))), "\n".join(sorted(texts))
+        if is_first or is_marked:  # It depends on nothing but the texts.
+            order.sort(key=lambda n: xxhash.xxh3_64_digest((texts[n] + salt).encode()))
+        shown = [texts[n] for n in order]
+        if at < 0:
+            return cls(shown, [])
+        letters, own = _LETTERS[: len(texts)], str(at + 1) if first else labels[at]
+        names = [texts[at]] if lists or own in texts else [texts[at], own]
+        others = [name for name in names if name.upper() not in letters]
+        return cls(shown, [letters[order.index(at)], *others])
 
     def shown(self) -> str:
         return "\n".join(f"{at}. {text}" for at, text in zip(_LETTERS, self.texts, strict=False))
 
-    def drawn(self) -> Choices:
-        """In an order that depends on nothing but the texts."""
-        salt = "\n".join(sorted(self.texts))
-        pairs = zip(self.labels, self.texts, strict=True)
-        drawn = sorted(pairs, key=lambda pair: xxhash.xxh3_64_digest((pair[1] + salt).encode()))
-        return Choices([label for label, _ in drawn], [text for _, text in drawn])
+
+def _labels_and_texts(cell: Any) -> tuple[list[str], list[str]] | str:
+    """Those in a list of texts, of {label, text} or {key, value}, in {text: [...], label: [...]} or
+    {A: ...}, else what was found. Labels are the texts where the dataset has none."""
+    given = list_in(cell) if isinstance(cell, str) else cell
+    if isinstance(given, Mapping):
+        listed = given.get("text") or given.get("choices")
+        named = {name: text for name, text in given.items() if text not in (None, "")}
+        labels, texts = list(named), list(named.values())
+        if isinstance(listed, list):
+            labels, texts = list(given.get("label") or listed), list(listed)
+    else:
+        items = given if isinstance(given, list) else []
+        objects = [each if isinstance(each, Mapping) else {"text": each} for each in items]
+        texts = [each.get("text", each.get("value")) for each in objects]
+        names = [each.get("label", each.get("key")) for each in objects]
+        labels = [text if name is None else name for name, text in zip(names, texts, strict=True)]
+    while texts and texts[-1] in (None, ""):
+        texts.pop()
+        del labels[len(texts) :]
+    if any(text in (None, "") for text in texts):
+        return "an option before other options is empty"
+    if not 0 < len(texts) <= len(_LETTERS):
+        found = f"{len(texts) or 'no'} options"
+        return f"{found} in a text that is no list" if cell and given is None else found
+    if any(isinstance(text, list | dict) for text in texts):
+        return "options that are not texts"
+    if len(labels) != len(texts):
+        return f"{len(labels)} labels for {len(texts)} options"
+    texts = [str(text).strip() for text in texts]
+    own = [_OWN_LABEL.format(_LETTERS[at], at + 1) for at in range(len(texts))]
+    bare = [re.sub(label, "", text) for label, text in zip(own, texts, strict=True)]
+    is_labelled = all(a != b for a, b in zip(bare, texts, strict=True))
+    return [str(label).strip() for label in labels], bare if is_labelled else texts
 
 
-def _labels_and_texts(cell: Any) -> tuple[list[Any], list[Any]]:
-    if isinstance(cell, Mapping):
-        texts = cell.get("text") or cell.get("choices")
-        if isinstance(texts, list):
-            return list(cell.get("label") or texts), list(texts)
-        given = {name: text for name, text in cell.items() if text not in (None, "")}
-        return list(given), list(given.values())
-    if not isinstance(cell, list):
-        return [], []
-    if cell and all(isinstance(each, Mapping) for each in cell):
-        return [each.get("label") for each in cell], [each.get("text") for each in cell]
-    return list(cell), list(cell)
+def _place(labels: list[str], texts: list[str], named: Any, first: int) -> int:
+    """Where the option is that a label, letter, text or number names, or all items of a list; -1
+    where none is."""
+    if isinstance(named, str):
+        letter, letters = named.strip("() .").upper(), list(_LETTERS[: len(texts)])
+        for names, name in ((labels, named), (letters, letter), (texts, named)):
+            if names.count(name) == 1:
+                return names.index(name)
+        named = list_in(named) or named
+    if isinstance(named, list):
+        places = {_place(labels, texts, each, first) for each in named}
+        return places.pop() if len(places) == 1 else -1
+    at = int(named) - first if str(named).isdecimal() else -1
+    return at if at < len(texts) else -1
 
 
 # --- The row contract: names and types of the columns that operators agree on ---------
@@ -348,8 +364,7 @@ def content_ids(parts: Iterable[Sequence[str | None]]) -> pa.Array:
                 content += b"null:"
             else:
                 raw = part.encode("utf-8", "surrogatepass")
-                content += b"%d:" % len(raw)
-                content += raw
+                content += b"%d:%b" % (len(raw), raw)
         ids.append(xxhash.xxh3_128_hexdigest(bytes(content)))
     return pa.array(ids, pa.string())
 
@@ -422,16 +437,13 @@ def as_numbers(column: Any, where: str) -> Any:
 def mean_of_lists(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """float64[N]: null where there is no list, or an empty one; nan where an element is null."""
     lists = ItemsOfLists.of(flat(column))
-    with np.errstate(invalid="ignore"):
-        mean_N = lists.sum(lists.values_M) / lists.lengths_N
-    return pa.array(mean_N, mask=lists.lengths_N == 0)
+    return lists.mean(lists.values_M)
 
 
 def share_of_zeros(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """float64[N]: null where there is no list, or an empty one."""
     lists = ItemsOfLists.of(flat(column))
-    share_N = lists.sum(lists.values_M == 0) / np.maximum(lists.lengths_N, 1)
-    return pa.array(share_N, mask=lists.lengths_N == 0)
+    return lists.mean(lists.values_M == 0)
 
 
 class ItemsOfLists(NamedTuple):
@@ -456,6 +468,10 @@ class ItemsOfLists(NamedTuple):
 
     def sum(self, values_M: NDArray[Any]) -> NDArray[np.float64]:
         return np.bincount(self.rows_M, values_M, len(self.lengths_N)).astype(np.float64)
+
+    def mean(self, values_M: NDArray[Any]) -> pa.Array:
+        mean_N = self.sum(values_M) / np.maximum(self.lengths_N, 1)
+        return pa.array(mean_N, mask=self.lengths_N == 0)
 
     def any(self, found_M: BoolArray) -> BoolArray:
         return self.sum(found_M) > 0

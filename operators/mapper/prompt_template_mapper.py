@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, TypeAlias
+from functools import partial
+from typing import Any, ClassVar, Literal, NoReturn, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from pydantic import field_validator, model_validator
 from typing_extensions import Self
 
 from ..arrow_compute import pc
-from ..chats import DIALOGUES, Chats, Message, chats_of, fill, prompt_ids, prompts_of
+from ..chats import DIALOGUES, Chats, chats_of, fill, prompt_ids, prompts_of
 from ..columns import (
     Choices,
     as_text,
@@ -25,7 +26,7 @@ from ..columns import (
     listed_answers,
     with_items,
 )
-from ..errors import DataError
+from ..errors import DataError, shown
 from ..json_text import LATEX_OF_N
 from ..operator import Change, Columns, Operator, drop
 
@@ -64,9 +65,10 @@ class PromptTemplateMapper(Operator):
     names of roles, such as `gpt`, `observation` or `developer`, become system, user, assistant and
     tool.
 
-    Or a text over columns, such as "{instruction}\\n{input}": an empty cell gives nothing, and
-    `{choices}` are those of `choices`, in lines `A. ...`. `{{name}}` is the text `{name}`; other
-    braces, such as `{1, 2}` and `\\boxed{x}`, are text."""
+    Or a text over columns, such as "{instruction}\\n{input}": an empty cell gives nothing, a list
+    is written as `[3, 4]`, and `{choices}` are those of `choices`, in lines `A. ...`. `{{name}}` is
+    the text `{name}`; other braces, such as `{1, 2}` and `\\boxed{x}`, are text. The column of
+    `reference` is refused."""
     final_message: Literal["auto", "response", "fail"] = "auto"
     """What a final message of the assistant is: `response` leaves it out of the prompt, and
     `recorded_rollout_mapper` reads it from the same column; `fail` ends the run. `auto` is `fail`
@@ -87,9 +89,11 @@ class PromptTemplateMapper(Operator):
     text has one, else all of it."""
     choices: tuple[str, ...] = ()
     """Column with the options of multiple choice, or a column for each. The number, label or text
-    of one in `reference` becomes its letter and text, which are both right. An order is drawn if
-    `reference` is one of the columns, or a list of 1 for the right one and 0, as it is first. Only
-    the last options may be empty."""
+    of one in `reference`, or a list of one, becomes its letter and text, which are both right; so
+    is its label in the dataset (or its number, with `first_choice: 1`) where `question` has no
+    `{choices}`. An order is drawn if `reference` is one of the columns, or a list of 1 for the
+    right one and 0, as it is first. A label in front of each, as in `B) 7`, is left out. Only the
+    last options may be empty."""
     first_choice: Literal[0, 1] = 0
     """The number of the first of the choices, where references are numbers."""
     reference_pattern: str | None = None
@@ -139,9 +143,12 @@ class PromptTemplateMapper(Operator):
         return template
 
     @model_validator(mode="after")
-    def _pattern_has_column(self) -> Self:
+    def _reference_is_apart(self) -> Self:
         if self.reference is None and self.reference_pattern is not None:
             raise ValueError("reference_pattern needs a reference column")
+        if self.reference in (self.question, *self._named_in(f"{self.question} {self.system}")):
+            found = f"prompts would show column '{self.reference}', which is the reference"
+            raise ValueError(f"{found}; leave it out, double its braces or set another `reference`")
         return self
 
     def questions(self) -> Columns:
@@ -178,17 +185,15 @@ class PromptTemplateMapper(Operator):
     def apply(self, table: pa.Table) -> Change:
         options = self.options(table)
         prompts, dialogues = self._prompts(table, options)
-        columns = {"prompt": prompts}
+        found = [text or None for text in self._references(table, options)]
+        references = pa.array(found, pa.string())
         bad = {"no_question": prompts.is_null()}
-        if self.reference is None:
-            columns["reference"] = pa.nulls(table.num_rows, pa.string())
-        else:
-            found = self.references(table, options)
-            columns["reference"] = pa.array([text or None for text in found], pa.string())
-            bad["no_reference"] = columns["reference"].is_null()
+        if self.reference is not None:
+            bad["no_reference"] = references.is_null()
         others = [at_path(table, path).to_pylist() for path in self.identity]
         identity = [list(row) for row in zip(*others, strict=True)] if others else None
-        columns["prompt_id"] = prompt_ids(prompts, columns["reference"], identity)
+        ids = prompt_ids(prompts, references, identity)
+        columns = {"prompt": prompts, "reference": references, "prompt_id": ids}
         reasons = drop(bad)
         if self.on_bad_row == "fail" and reasons.null_count < len(reasons):
             row = int(np.flatnonzero(np.asarray(reasons.is_valid()))[0])
@@ -206,55 +211,87 @@ class PromptTemplateMapper(Operator):
         """
         if self.reference is None:
             return []
-        references = self.references(table, self.options(table))
+        references = self._references(table, self.options(table))
         usable = self.reference_pattern is None or any(references)
         if self.on_bad_row == "fail" and usable and "" in references:
             self._fail(table, references.index(""), "no_reference")
         return [text for text in references if text]
 
     def options(self, table: pa.Table) -> list[Choices | str]:
-        """Those of each row, in the order in which a prompt shows them, or what is wrong with them;
-        empty without `choices`."""
+        """Those of each row, or what was found instead; empty without `choices`."""
         if not self.choices:
             return []
         columns = [at_path(table, path).to_pylist() for path in self.choices]
         cells = columns[0] if len(columns) == 1 else map(list, zip(*columns, strict=True))
-        found, is_drawn = list(map(Choices.of, cells)), self.reference in self.choices
-        marks = None if self.reference is None else at_path(table, self.reference)
-        if marks is not None and is_list(marks.type):
-            is_drawn, pairs = True, zip(found, marks.to_pylist(), strict=True)
-            found = [o.labelled(own or []) if isinstance(o, Choices) else o for o, own in pairs]
-        return [o.drawn() if is_drawn and isinstance(o, Choices) else o for o in found]
+        read = partial(
+            Choices.of,
+            first=self.first_choice,
+            is_first=self.reference in self.choices,
+            lists="choices" in columns_in(self.question),
+        )
+        return list(map(read, cells, self._found(table)))
 
-    def references(self, table: pa.Table, options: _OptionsOfRows) -> list[str]:
+    def _references(self, table: pa.Table, options: _OptionsOfRows) -> list[str]:
         """Empty where a row has none."""
-        column = at_path(table, self.reference or "")
-        is_raw = self.choices and (pa.types.is_integer(column.type) or is_list(column.type))
-        named = column.to_pylist() if is_raw else self._found(column)
         if not self.choices:
-            return named
-        return [
-            each.reference(name, self.first_choice) if isinstance(each, Choices) else ""
-            for each, name in zip(options, named, strict=True)
-        ]
+            return self._found(table)
+        return ["" if isinstance(each, str) else as_text(each.right) for each in options]
 
     def _prompts(self, table: pa.Table, options: _OptionsOfRows) -> tuple[pa.Array, int]:
         """Prompts, and how many questions are dialogues: none where a template surrounds them."""
         systems: list[str | None] = [self.system] * table.num_rows
         if columns_in(self.system or ""):
             systems = self._filled(self.system or "", table, options).to_pylist()
+        asked, dialogues = self._asked(table, options)
+        for chat, system in zip(asked, systems, strict=True):
+            if system is not None and chat and chat[0][0] != "system":
+                chat.insert(0, ("system", system))
+        return prompts_of(asked), dialogues
+
+    def _asked(self, table: pa.Table, options: _OptionsOfRows) -> tuple[list[list[_Content]], int]:
+        """As `_prompts`, without `system`: roles and contents, none where nothing is asked."""
         if columns_in(self.question):
-            return self._from_text(self._filled(self.question, table, options), systems), 0
-        questions = at_path(table, self.question)
-        chats = chats_of(questions)
-        if chats is not None and not (chats.dialogues and self.template != "{question}"):
-            return self._from_chat(chats, questions, systems), chats.dialogues
-        if is_text(questions.type) or pa.types.is_null(questions.type):
-            return self._from_text(questions.cast(pa.string()), systems), 0
-        raise DataError(
-            f"column '{self.question}' is {questions.type}",
-            "set `question` to a column of strings or of chat messages (role, content)",
-        )
+            texts = self._filled(self.question, table, options)
+        else:
+            texts = at_path(table, self.question)
+            chats = chats_of(texts)
+            if chats is not None and not (chats.dialogues and self.template != "{question}"):
+                return self._of_chats(chats, texts), chats.dialogues
+            if not (is_text(texts.type) or pa.types.is_null(texts.type)):
+                right = "set `question` to a column of strings or of chat messages (role, content)"
+                raise DataError(f"column '{self.question}' is {texts.type}", right)
+        texts = texts.cast(pa.string())
+        present_N = pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(texts), ""), False)
+        filled = fill(self.template, {"{question}": pc.if_else(present_N, texts, None)})
+        return [[] if text is None else [("user", text)] for text in filled.to_pylist()], 0
+
+    def _of_chats(self, chats: Chats, questions: pa.Array) -> list[list[_Content]]:
+        of = f"column '{self.question}'"
+
+        def refuse(found: str, row: int, right: str) -> NoReturn:
+            raise DataError(f"{found}: {shown(questions[row].as_py())}", right)
+
+        if self.template != "{question}":
+            raise DataError(f"{of} contains chat messages", "leave out `template`")
+        if chats.unseen and self.other_fields == "fail":
+            name, row = next(iter(chats.unseen.items()))
+            found = f"messages in {of} have a field '{name}', which the policy would not see"
+            refuse(found, row, "leave such rows out, or set other_fields: leave_out")
+        asked = list[list[_Content]]()
+        for row, chat in enumerate(chats.chats):
+            is_answered = bool(chat) and chat[-1].role == "assistant"
+            if is_answered and self.final_message == "fail":
+                found = f"a chat in {of} ends with the assistant's message, which the policy would"
+                right = "set final_message: response to leave it out of the prompt"
+                refuse(f"{found} not continue", row, right)
+            kept = chat[:-1] if is_answered else chat
+            messages = [(each.role, each.content) for each in kept if each.role is not None]
+            if len(messages) < len(kept):
+                right = "give each message a role and its content"
+                refuse(f"a message in {of} has no role", row, right)
+            says = any(role != "system" and (content or "").strip() for role, content in messages)
+            asked.append(messages if says else [])
+        return asked
 
     def _filled(self, text: str, table: pa.Table, options: _OptionsOfRows) -> pa.Array:
         """A text over columns, string[N]; null where their cells are empty, whatever the options
@@ -271,83 +308,34 @@ class PromptTemplateMapper(Operator):
 
     def _cells(self, table: pa.Table, name: str, options: _OptionsOfRows) -> pa.Array:
         if self.choices and name == "choices":
-            shown = [each.shown() if isinstance(each, Choices) else "" for each in options]
-            return pa.array(shown, pa.string())
-        right = "name columns of strings or numbers in `question`, and of options in `choices`"
-        return pc.fill_null(_texts(at_path(table, name), name, right), "")
+            lines = [each.shown() if isinstance(each, Choices) else "" for each in options]
+            return pa.array(lines, pa.string())
+        column = at_path(table, name)
+        if is_list(column.type) and "struct" not in str(column.type):
+            write = partial(json.dumps, ensure_ascii=False, default=str)
+            texts = [write(each) if each else "" for each in column.to_pylist()]
+            return pa.array(texts, pa.string())
+        right = "name columns of strings, numbers or lists of them; a chat is all of `question`"
+        return pc.fill_null(_texts(column, name, right), "")
 
-    def _from_text(self, questions: pa.Array, systems: Sequence[str | None]) -> pa.Array:
-        present_N = pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(questions), ""), False)
-        texts = fill(self.template, {"{question}": pc.if_else(present_N, questions, None)})
-        return prompts_of(
-            [
-                [] if text is None else _after_system(system, [("user", text)])
-                for text, system in zip(texts.to_pylist(), systems, strict=True)
-            ]
-        )
-
-    def _from_chat(
-        self, chats: Chats, questions: pa.Array, systems: Sequence[str | None]
-    ) -> pa.Array:
-        if self.template != "{question}":
-            raise DataError(
-                f"column '{self.question}' contains chat messages", "leave out `template`"
-            )
-        if chats.unseen and self.other_fields == "fail":
-            name, row = next(iter(chats.unseen.items()))
-            found = f"messages in column '{self.question}' have a field '{name}'"
-            raise DataError(
-                f"{found}, which the policy would not see: {_excerpt(questions[row].as_py())}",
-                "leave such rows out, or set other_fields: leave_out",
-            )
-        return prompts_of(
-            [
-                self._asked(chat, questions[row], systems[row])
-                for row, chat in enumerate(chats.chats)
-            ]
-        )
-
-    def _asked(
-        self, chat: list[Message], question: pa.Scalar, system: str | None
-    ) -> list[_Content]:
-        """Roles and contents of a prompt; none where only the system says something, or nobody."""
-        if chat and chat[-1].role == "assistant":
-            if self.final_message == "fail":
-                found = f"a chat in column '{self.question}' ends with the assistant's message"
-                raise DataError(
-                    f"{found}, which the policy would not continue: {_excerpt(question.as_py())}",
-                    "set final_message: response to leave it out of the prompt",
-                )
-            chat = chat[:-1]
-        asked = [(each.role, each.content) for each in chat if each.role is not None]
-        if len(asked) < len(chat):
-            found = f"a message in column '{self.question}' has no role"
-            raise DataError(
-                f"{found}: {_excerpt(question.as_py())}", "give each message a role and its content"
-            )
-        if not any(role != "system" and (content or "").strip() for role, content in asked):
-            return []
-        return asked if asked[0][0] == "system" else _after_system(system, asked)
-
-    def _found(self, column: pa.Array) -> list[str]:
-        """Empty where a row has none."""
-        name = self.reference or ""
+    def _found(self, table: pa.Table) -> list[Any]:
+        """The references, empty where a row has none; numbers and lists that name options as is."""
+        if self.reference is None:
+            return [""] * table.num_rows
+        column = at_path(table, self.reference)
+        if self.choices and (pa.types.is_integer(column.type) or is_list(column.type)):
+            return list(column.to_pylist())
         right = "set `reference` to a column of strings, numbers or lists of them"
-        if is_list(column.type):
-            texts = _texts(column.flatten(), name, right)
-            lists = with_items(column, texts).to_pylist()
-            return [as_text(list(filter(None, map(self._one, each or ())))) for each in lists]
-        return list(map(self._any_of, _texts(column, name, right).to_pylist()))
-
-    def _any_of(self, text: str | None) -> str:
-        """The reference in a text that may be a JSON list of right answers."""
-        is_whole = text is None or self.reference_pattern or self.reference_form == "text"
-        several = None if is_whole else listed_answers(text or "")
-        if several is None:
-            found = self._one(text)  # Not `none`: it may be an answer.
-            is_absent = found.lower() in _ABSENT and self.reference_form != "text"
-            return "" if is_absent and not self.choices else found
-        return as_text(list(filter(None, map(self._one, several))))
+        if is_list(column.type):  # Several right answers, as in a text that is such a list.
+            lists = with_items(column, _texts(column.flatten(), self.reference, right)).to_pylist()
+        else:
+            texts = _texts(column, self.reference, right).to_pylist()
+            is_whole = self.reference_pattern or self.reference_form == "text"
+            lists = [(not is_whole and listed_answers(text or "")) or [text] for text in texts]
+        found = [as_text(list(filter(None, map(self._one, each or ())))) for each in lists]
+        if self.choices or self.reference_form == "text":
+            return found
+        return ["" if text.lower() in _ABSENT else text for text in found]  # `none` may be meant.
 
     def _one(self, text: str | None) -> str:
         """The reference in a text, empty where it has none."""
@@ -360,33 +348,30 @@ class PromptTemplateMapper(Operator):
             text = None
         return (text or "").strip()
 
-    def _fail(self, table: pa.Table, row: int, reason: str) -> None:
+    def _fail(self, table: pa.Table, row: int, reason: str) -> NoReturn:
         right = "fix the row, or set on_bad_row: drop_row to leave such rows out"
-        paths = dict.fromkeys((*self.questions(), self.reference, *self.choices))
-        values = {path: _excerpt(at_path(table, path)[row].as_py()) for path in paths if path}
-        own = values.pop(self.reference or "", None)
-        if reason == "no_question" or own is None:
-            rest = f" (its {self.reference}: {own})" if own else ""
-            named = "', '".join(self.questions())
+        blamed = self.questions() if reason == "no_question" else (self.reference or "",)
+        paths = dict.fromkeys((*blamed, *self.questions(), self.reference, *self.choices))
+        values = {path: shown(at_path(table, path)[row].as_py()) for path in paths if path}
+        its = (f"its {path}: {value}" for path, value in values.items() if path not in blamed)
+        rest = f" ({found})" if (found := ", ".join(its)) else ""
+        if reason == "no_question":
+            named = "', '".join(blamed)
             raise DataError(f"a row has no text in column '{named}'{rest}", right)
         why = f", {self.reference_pattern!r} not found" if self.reference_pattern else ""
         for options in self.options(table.slice(row, 1)):
             ways = f"text, letter, number (first_choice: {self.first_choice}) or one label 1"
-            none = f"which names no option by {ways}"
+            none = f"which names no option by {ways}, or several where one may be right"
             why += f", {none if isinstance(options, Choices) else options}"
+        own = values[blamed[0]]
         if not self.choices and own.strip("' ").lower() in _ABSENT:
             right += ", or reference_form: text where it is the answer"
-        its = ", ".join(f"its {path}: {value}" for path, value in values.items())
-        raise DataError(f"no reference in column '{self.reference}': {own}{why} ({its})", right)
+        raise DataError(f"no reference in column '{blamed[0]}': {own}{why}{rest}", right)
 
 
 def columns_in(text: str) -> list[str]:
     """The columns that a text over columns names."""
     return [each[1:-1] for each in _BRACES.findall(text) if _NAME.fullmatch(each[1:-1])]
-
-
-def _after_system(system: str | None, asked: list[_Content]) -> list[_Content]:
-    return asked if system is None else [("system", system), *asked]
 
 
 def _texts(column: pa.Array, name: str, right: str) -> pa.Array:
@@ -401,8 +386,3 @@ def _texts(column: pa.Array, name: str, right: str) -> pa.Array:
     except pa.ArrowException:  # Bytes that are no text, or a date without a calendar.
         found = f"column '{name}' is {column.type}, and not text"
         raise DataError(found, right) from None
-
-
-def _excerpt(value: Any) -> str:
-    text = " ".join(str(value).split())
-    return repr(text if len(text) <= 60 else text[:57] + "...") if value is not None else "null"

@@ -156,15 +156,16 @@ def _each(
 def _best(reference: str | None, verdicts: Sequence[Verdict]) -> Verdict:
     """The verdict by several right answers: right by one, else unknown by one, else wrong.
 
-    Of the letter and the number of an option, `["B", "7"]`, another letter decides, unless it
-    belongs to the number, as in `7 A`.
+    Of the letter and the numbers of an option, `["B", "7"]`, another letter decides, unless it
+    belongs to a number, as in `7 A`.
     """
     letter = _LETTER.fullmatch(verdicts[0].answer or "")
     given = listed_answers(reference or "") if letter else None
-    if letter and given and len(given) == 2 and re.fullmatch("[A-J]", given[0]):
-        is_number = type_of(given[1]) in (*COMPUTED, *MEASURED)
-        if is_number and not re.search(rf"\b{letter[1]}\b", verdicts[1].answer or ""):
-            verdicts = verdicts[:1]
+    is_option = given and (len(given) == 2 or given[-1].isdecimal())  # Its label may be a number.
+    if letter and given and is_option and re.fullmatch("[A-J]", given[0]):
+        own, numbers = re.compile(rf"\b{letter[1]}\b"), (*COMPUTED, *MEASURED)
+        pairs = zip(given, verdicts, strict=False)  # The last may be about the list itself.
+        verdicts = [v for a, v in pairs if type_of(a) not in numbers or own.search(v.answer or "")]
     for wanted in (("correct",), FAILURES):
         for verdict in verdicts:
             if verdict.verdict in wanted:

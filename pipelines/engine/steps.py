@@ -15,7 +15,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, islice
 from pathlib import Path
@@ -239,7 +239,8 @@ def _located(
         for row in range(table.num_rows):
             if _fails(operator, table.slice(row, 1)):
                 return located_at(error, frame, row, first_row)
-    return _add(error, _range(frame, first_row))
+    rows = frame.source_rows[frame.source_rows >= 0] + first_row + 1
+    return _add(error, f"in rows {rows.min():,} to {rows.max():,}" if len(rows) else "in new rows")
 
 
 def _fails(operator: Operator, table: pa.Table) -> bool:
@@ -291,18 +292,8 @@ def _operator_error(operator: Operator, error: Exception) -> OperatorError:
 
 
 def located_at(error: OperatorError, frame: Frame, at: int, first_row: int) -> OperatorError:
-    """An operator's error with a row of a frame, given its place there."""
-    return _add(error, _name(frame, at, first_row))
-
-
-def _add(error: OperatorError, place: str) -> OperatorError:
-    found = OperatorError(f"{error.found}, {place}", error.right, where=error.where)
-    found.__cause__ = error.__cause__
-    return found
-
-
-def _name(frame: Frame, at: int, first_row: int) -> str:
-    """`at row 17, response_id 'a1b2'`: how the audit log and `rejuice explain` name the row."""
+    """An operator's error with a row of a frame, as the audit log and `rejuice explain` name it:
+    `at row 17, response_id 'a1b2'`."""
     number = int(frame.source_rows[at])
     names = [f"row {number + first_row + 1}"] if number >= 0 else []
     for column in ("response_id", "prompt_id"):
@@ -310,12 +301,13 @@ def _name(frame: Frame, at: int, first_row: int) -> str:
         if value is not None:
             names.append(f"{column} {value!r}")
             break
-    return f"at {', '.join(names) or NEW_ROW}"
+    return _add(error, f"at {', '.join(names) or NEW_ROW}")
 
 
-def _range(frame: Frame, first_row: int) -> str:
-    rows = frame.source_rows[frame.source_rows >= 0] + first_row + 1
-    return f"in rows {rows.min():,} to {rows.max():,}" if len(rows) else "in new rows"
+def _add(error: OperatorError, place: str) -> OperatorError:
+    found = OperatorError(f"{error.found}, {place}", error.right, where=error.where)
+    found.__cause__ = error.__cause__
+    return found
 
 
 # --- Rows with the same prompt: apart, or different prompts, as another column differs ----
@@ -350,20 +342,22 @@ _PARTS_OF_PROMPTS = re.compile(
 
 
 def identity_lines(recipe: Recipe, step: Step, before: Frame, made: Frame) -> list[str]:
-    """A line with the columns in which rows of the same prompt differ; none if none does. `before`
-    has the rows of `made`, as they were.
-
-    Rows with one response each differ as they should, except in parts of prompts.
-    """
+    """A line with the columns in which rows of the same prompt differ, if one does. `before` has
+    the rows of `made`, as they were; with one response each, they should differ except in parts."""
     ids = made.select(["prompt_id"])["prompt_id"].to_pylist()
     counts = Counter(ids)
     rows = [row for row, each in enumerate(ids) if each is not None and counts[each] > 1]
     repeated = [ids[row] for row in rows]
     if not rows:
         return []
-    others = {*_NUMBERS_OF_ROWS, *_of_responses(recipe, before.column_names)}
-    parts = list(filter(_PARTS_OF_PROMPTS.fullmatch, before.column_names))
-    asked = before.column_names if _is_prompt_each(recipe, before.schema) else ()
+    operators, columns = [each.operator for each in recipe.steps], before.column_names
+    recorded = [each for each in operators if isinstance(each, RecordedRolloutMapper)]
+    others = {*_NUMBERS_OF_ROWS, *(name for each in recorded for name in each.reads_of(columns))}
+    parts, none = list(filter(_PARTS_OF_PROMPTS.fullmatch, columns)), before.schema.empty_table()
+    # Each row has all responses of its prompt, or will be sampled for: all columns may tell.
+    has_all = any(isinstance(each, RolloutMapper) for each in operators) or any(
+        len(each.columns) > 1 or is_list(at_path(none, each.columns[0]).type) for each in recorded
+    )
 
     def differs(name: str) -> bool:
         if not others.isdisjoint([name, name.lower()]):
@@ -371,7 +365,9 @@ def identity_lines(recipe: Recipe, step: Step, before: Frame, made: Frame) -> li
         values = map(repr, before.select([name])[name].take(rows).to_pylist())
         return len({*zip(repeated, values, strict=True)}) > len({*repeated})
 
-    named = list(filter(differs, parts)) or list(islice(filter(differs, asked), 3))
+    named = list(filter(differs, parts)) or list(
+        islice(filter(differs, columns if has_all else ()), 3)
+    )
     if not named:
         return []
     if "filtered_resps" in before.column_names and "filter" in before.column_names:
@@ -390,19 +386,3 @@ def identity_lines(recipe: Recipe, step: Step, before: Frame, made: Frame) -> li
 def with_columns(operator: PromptTemplateMapper, *names: str) -> str:
     """A question and columns, as the field `question` has them in YAML."""
     return operator.as_question("\n".join(("{question}", *(f"{{{name}}}" for name in names))))
-
-
-def _is_prompt_each(recipe: Recipe, schema: pa.Schema) -> bool:
-    """Whether each row of the dataset has all responses of its prompt, or will be sampled for."""
-    operators, none = [step.operator for step in recipe.steps], schema.empty_table()
-    recorded = [each.columns for each in operators if isinstance(each, RecordedRolloutMapper)]
-    return any(isinstance(each, RolloutMapper) for each in operators) or any(
-        len(names) > 1 or is_list(at_path(none, names[0]).type) for names in recorded
-    )
-
-
-def _of_responses(recipe: Recipe, columns: Collection[str]) -> Iterator[str]:
-    """The columns of the responses, and of what goes with them."""
-    for step in recipe.steps:
-        if isinstance(step.operator, RecordedRolloutMapper):
-            yield from step.operator.reads_of(columns)

@@ -13,7 +13,6 @@ from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 import pyarrow as pa
 import yaml
@@ -35,12 +34,14 @@ from ...operators.arrow_compute import pc
 from ...operators.columns import (
     Choices,
     alternatives,
+    as_text,
     at_path,
     columns_of,
     has_box,
     is_list,
     is_text,
 )
+from ...operators.errors import shown
 from ..dataset.files import is_folder
 from ..dataset.read import Dataset, place_of
 from ..dataset.spec import lines_about_files
@@ -59,7 +60,6 @@ from .steps import (
     with_columns,
 )
 
-_SHOWN = 40
 _SOURCES = ("source", "dataset", "dataset_name", "ability", "category", "domain", "subject")
 """What datasets call the column that says which task or dataset a prompt is of."""
 _MOST_SOURCES = 20  # With more values, the figures do not show them.
@@ -73,7 +73,11 @@ _LOOKED_AT = 1000
 
 def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
     """Lines about what the first rows show that is worth a look."""
-    steps = list(takewhile(_is_tried, recipe.steps))
+    # Of equal questions, a deduplicator before sampling keeps one. What reads numbers is tried on
+    # those of the dataset.
+    numeric = ColumnRangeFilter | RewardSumMapper
+    known = PromptTemplateMapper | RecordedRolloutMapper | ExactDeduplicator | numeric
+    steps = list(takewhile(lambda step: isinstance(step.operator, known), recipe.steps))
     same, frame = list[str](), Frame.of(dataset.first_rows)
     lines = list(lines_about_files(dataset.spec))
     grouped = any(step.operator.scope is not Scope.ROW for step in recipe.steps)
@@ -107,13 +111,6 @@ def lines_about_responses(recipe: Recipe, first: Frame) -> Iterator[str]:
                 yield from (f"{step.name}: {each}" for each in step.operator.lines_about(rows))
 
 
-def _is_tried(step: Step) -> bool:
-    # Of equal questions, a deduplicator before sampling keeps one.
-    given = ColumnRangeFilter | RewardSumMapper  # That numbers of the dataset are some.
-    tried = PromptTemplateMapper | RecordedRolloutMapper | ExactDeduplicator | given
-    return isinstance(step.operator, tried)
-
-
 def unmatched_warnings(recipe: Recipe) -> Iterator[str]:
     """Lines about steps whose `where` no row of a small dataset matches, by its columns alone."""
     dataset, written = recipe.opened(), set[str]()
@@ -136,15 +133,15 @@ def _of_sources(recipe: Recipe, rows: pa.Table) -> Iterator[str]:
 
     A recipe that has `columns`, or reads the column by its own name, knows what it does.
     """
-    read = {name for step in recipe.steps for name in step.operator.needs_of(rows.column_names)}
-    read |= {name for step in recipe.steps for name in step.operator.writes()}
-    if recipe.head.columns is not None or "data_source" in {*rows.column_names, *read}:
+    there, operators = rows.column_names, [step.operator for step in recipe.steps]
+    read = {name for each in operators for name in (*each.needs_of(there), *each.writes())}
+    if recipe.head.columns is not None or "data_source" in {*there, *read}:
         return
-    for name in rows.column_names:
+    for name in there:
         if name in _SOURCES and name not in read and is_text(rows[name].type):
             n = pc.count_distinct(rows[name]).as_py()
             if 2 <= n <= _MOST_SOURCES:
-                names = {old: "data_source" if old == name else old for old in rows.column_names}
+                names = {old: "data_source" if old == name else old for old in there}
                 text = yaml.safe_dump(names, default_flow_style=True, sort_keys=False, width=10**6)
                 yield (
                     f"Pass rate and reward are shown by column data_source: to have them for each "
@@ -192,41 +189,27 @@ def _ungradable(step: Step, frame: Frame, verifier: MathVerifyMapper) -> list[st
     # The column of types may be made by a step in between.
     rows = frame.table() if set(verifier.reads()) - {"response"} <= {*frame.column_names} else None
     given = verifier.types_of(rows) if rows else [verifier.given_type()] * len(references)
-    pairs = [
-        (text, each)
-        for text, each in zip(references, given, strict=True)
-        if text is not None and (each or not text.isdecimal())
-    ]
-    if not pairs:
+    pairs = [pair for pair in zip(references, given, strict=True) if pair[0] is not None]
+    if all(each is None and text.isdecimal() for text, each in pairs):
         return []
     from ...operators.verifier import check_reference
     from ...operators.verifier.typed import AnswerType, type_of
 
     reasons = {pair: check_reference(*pair) for pair in dict.fromkeys(pairs)}
-    n_numbers = sum(text is not None for text in references) - len(pairs)
-    types = Counter({AnswerType.NUMBER: n_numbers} if n_numbers else {})
-    examples = dict[AnswerType, str]()
-    for text, each in pairs:
-        if not reasons[text, each]:
-            types[kind := each or type_of(alternatives(text)[0])] += 1
-            examples.setdefault(kind, f" (such as {_short(text)})")
-    counts = [
-        f"{n:,} {kind.value}{'' if kind is AnswerType.NUMBER else examples[kind]}"
-        for kind, n in types.most_common()
-    ]
+    usable = [(t, each or type_of(alternatives(t)[0])) for t, each in pairs if not reasons[t, each]]
+    types = Counter(kind for _, kind in usable)
+    examples = {kind: f" (such as {shown(text)})" for text, kind in reversed(usable)}
+    examples[AnswerType.NUMBER] = ""
+    counts = [f"{n:,} {kind.value}{examples[kind]}" for kind, n in types.most_common()]
     lines = [f"{step.name}: types of the first references: {', '.join(counts)}."]
     bad = [pair for pair in pairs if reasons[pair]]
     if bad:
         share, n = len(bad) / len(references), len(references)
         lines.append(
             f"{step.name}: {share:.1%} of the first {n:,} references cannot be graded against, "
-            f"such as {_short(bad[0][0])} ({reasons[bad[0]]})."
+            f"such as {shown(bad[0][0])} ({reasons[bad[0]]})."
         )
     return lines if set(types) - {AnswerType.NUMBER} else lines[1:]
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
 def lines_about_prompts(recipe: Recipe, step: Step, frame: Frame, change: Change) -> list[str]:
@@ -241,10 +224,27 @@ def lines_about_prompts(recipe: Recipe, step: Step, frame: Frame, change: Change
         return lines
     for first in (0, 1):
         other = operator.model_copy(update={"choices": columns, "first_choice": first})
-        named = _named_options(other, before, made)
-        if named and all(each.option for each in named):
-            return [*lines, *_option_lines(step.name, other, named)]
-    return lines
+        options = other.options(before.select(other.reads_of(before.column_names)))
+        pairs = zip(made.select(["prompt", "reference"]).to_pylist(), options, strict=True)
+        named = [(row, o) for row, o in pairs if row["reference"] and isinstance(o, Choices)]
+        if named and all(each.right for _, each in named):
+            break
+    else:
+        return lines
+    are_texts = all(row["reference"] in each.texts for row, each in named)
+    are_shown = all(text in str(row["prompt"]) for row, each in named for text in each.texts)
+    are_numbers = not are_texts and all(row["reference"].isdecimal() for row, _ in named)
+    if are_texts != are_shown and not are_numbers:  # Letters can be known, or none is given.
+        return lines
+    kind = "numbers below the length of" if are_numbers else "options in"
+    right = f"choices: [{', '.join(columns)}]{', first_choice: 1' if first else ''}"
+    right += "" if are_shown else f", question: {with_columns(other, 'choices')}"
+    return [
+        *lines,
+        f"{step.name}: the first references are {kind} {named_columns(columns)}, such as "
+        f"{named[0][0]['reference']!r}, and no other form of an option is right; if that is "
+        f"{as_text(named[0][1].right)}, set {right}.",
+    ]
 
 
 def _columns_of_options(names: Iterable[str]) -> tuple[str, ...]:
@@ -252,39 +252,3 @@ def _columns_of_options(names: Iterable[str]) -> tuple[str, ...]:
     found = list(filter(None, map(_OPTIONS.fullmatch, names)))
     of_first = [each[0] for each in found if each["one"] == found[0]["one"]]
     return tuple(of_first if found and found[0]["one"] else of_first[:1])
-
-
-class _Pick(NamedTuple):
-    prompt: str
-    reference: str  # as it is without `choices`
-    texts: list[str]  # of the options
-    option: str  # the reference with `choices`; empty where it names none
-
-
-def _named_options(operator: PromptTemplateMapper, before: Frame, made: Frame) -> list[_Pick]:
-    rows = before.select(operator.reads_of(before.column_names))
-    options, prompts = operator.options(rows), made.select(["prompt", "reference"]).to_pylist()
-    triples = zip(prompts, options, operator.references(rows, options), strict=True)
-    return [
-        _Pick(str(row["prompt"]), row["reference"], each.texts, option)
-        for row, each, option in triples
-        if row["reference"] and isinstance(each, Choices)
-    ]
-
-
-def _option_lines(name: str, operator: PromptTemplateMapper, named: list[_Pick]) -> list[str]:
-    """What to set, unless letters can be known, or no letter will be given."""
-    are_texts = all(each.reference in each.texts for each in named)
-    are_shown = all(text in each.prompt for each in named for text in each.texts)
-    are_numbers = not are_texts and all(each.reference.isdecimal() for each in named)
-    if are_texts != are_shown and not are_numbers:
-        return []
-    kind = "numbers below the length of" if are_numbers else "options in"
-    right = f"choices: [{', '.join(operator.choices)}]"
-    right += f", first_choice: {operator.first_choice}" if operator.first_choice else ""
-    right += "" if are_shown else f", question: {with_columns(operator, 'choices')}"
-    return [
-        f"{name}: the first references are {kind} {named_columns(operator.choices)}, such as "
-        f"{named[0].reference!r}, and no other form of an option is right; if that is "
-        f"{named[0].option}, set {right}."
-    ]

@@ -34,6 +34,8 @@ CASES = [
     # A unit, or another option that is mentioned behind the number, is no answer.
     ("Final answer: 7 (C is too large)", '["B", "7"]', "correct"),
     ("The answer is 7 A.", '["B", "7 A"]', "correct"),
+    ("The answer is 2.", '["B", "30", "2"]', "correct"),
+    ("It is 30. So A.", '["B", "30", "2"]', "wrong_answer"),
     ("So I = 7 F", '["B", "7 F"]', "correct"),
     ("The answer is 7 J.", '["B", "7 J"]', "correct"),
     (r"\boxed{0.2\text{ A}}", '["D", "0.2 A"]', "correct"),

@@ -144,7 +144,7 @@ def test_a_row_without_a_reference_stops_the_run():
         PromptTemplateMapper(reference_pattern="#### (.*)").apply(rows)
     assert str(error.value) == (
         "no reference in column 'answer': 'It is 2.', '#### (.*)' not found"
-        " (its question: 'What is 1 + 1?');"
+        r" (its question: 'What is\n1 + 1?');"
         " fix the row, or set on_bad_row: drop_row to leave such rows out"
     )
 
@@ -441,10 +441,35 @@ def test_a_row_without_a_question_in_any_column():
     assert check_operator(kept, rows).reasons.to_pylist() == ["no_question", None]
 
 
-@pytest.mark.parametrize("cell", [[user("x")], ["x", "y"], {"x": 1}])
+@pytest.mark.parametrize("cell", [[user("x")], {"x": 1}])
 def test_only_texts_and_numbers_go_into_a_question(cell):
-    with pytest.raises(DataError, match=r"column 'a' is .*; name columns of strings or numbers"):
+    with pytest.raises(DataError, match=r"column 'a' is .*; .*a chat is all of `question`"):
         PromptTemplateMapper(question="Q: {a}", reference=None).apply(pa.table({"a": [cell]}))
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [([3, 4, 7, 8], "[3, 4, 7, 8]"), (["é", "y"], '["é", "y"]'), ([[0, 1], [1]], "[[0, 1], [1]]"), ([], ""), (None, "")],
+)  # fmt: skip
+def test_a_list_in_a_question(cell, text):
+    rows = pa.table({"a": pa.array([cell, [cell[0]] if cell else [1]]), "n": [24, 1]})
+    assert texts_of("Using {a}, make {n}.", rows)[0] == f"Using {text}, make 24."
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"question": "{problem} {answer}"},
+        {"question": "{problem} {doc.gold}", "reference": "doc.gold"},
+        {"system": "Say {answer}."},
+        {"question": "answer"},
+    ],
+)
+def test_a_prompt_does_not_show_the_reference(fields):
+    with pytest.raises(ValueError, match=r"would show column '(answer|doc.gold)', .*reference"):
+        PromptTemplateMapper(**fields)
+    PromptTemplateMapper(**fields | {"reference": "other"})
+    PromptTemplateMapper(question="{problem} {{answer}} in \\boxed{answer}")
 
 
 def test_a_text_over_the_prompt_replaces_it():
@@ -480,6 +505,23 @@ OPTIONS = ["choices"]
         ({**MMLU, "choices": "[4, 7]", "answer": 1}, {}, ["B", "7"]),
         ({**MMLU, "choices": ["N/A", "y"], "answer": "N/A"}, {}, ["A", "N/A"]),
         ({"question": "q", "e1": "true", "e2": "false", "e3": None, "answer": True}, {"choices": ["e1", "e2", "e3"]}, ["A", "true"]),
+        ({"question": "q", "choices": [{"key": "A", "value": "ice"}, {"key": "B", "value": "fire"}], "answer": "B"}, {}, ["B", "fire"]),
+        # A list of numbers that is no list of marks, as in lighteval; it may be one text.
+        ({**MMLU, "answer": [1]}, {}, ["B", "7"]),
+        ({**MMLU, "answer": "[1]"}, {}, ["B", "7"]),
+        ({**MMLU, "answer": [3]}, {"first_choice": 1}, ["C", "9"]),
+        ({**MMLU, "answer": ["B"]}, {}, ["B", "7"]),
+        ({**MMLU, "choices": ["[0, 1]", "[1, 2]"], "answer": "[1, 2]"}, {}, ["B", "[1, 2]"]),
+        # Options that bring their labels.
+        ({**MMLU, "choices": ["A)21", "B)21.5", "C)22"], "answer": "B"}, {}, ["B", "21.5"]),
+        ({**MMLU, "choices": ["(A)4", "(B)7"], "answer": "B"}, {}, ["B", "7"]),
+        ({**MMLU, "choices": ["A. x", "B. y"], "answer": "B. y"}, {}, ["B", "y"]),
+        ({**MMLU, "choices": ["a ) 38", "b ) 30"], "answer": "b"}, {}, ["B", "30"]),
+        ({**MMLU, "choices": ["1. ice", "2. fog"], "answer": 1}, {}, ["B", "fog"]),
+        ({**MMLU, "choices": ["1.5", "2.5"], "answer": 1}, {}, ["B", "2.5"]),
+        ({**MMLU, "choices": ["A. Lincoln", "J. Adams"], "answer": 1}, {}, ["B", "J. Adams"]),
+        ({**MMLU, "choices": [" A", " B"], "answer": [1]}, {}, ["B"]),
+        ({**MMLU, "choices": ["(A)", "(B)"], "answer": "B"}, {}, ["B", "(B)"]),
     ],
 )  # fmt: skip
 def test_a_reference_that_names_an_option(row, fields, reference):
@@ -513,7 +555,22 @@ def test_an_order_is_drawn_where_the_right_option_is_the_first(row, fields):
     assert letters == {"A", "B", "C"}
 
 
-@pytest.mark.parametrize("answer", [4, -1, "E", "8", None, "", True])
+@pytest.mark.parametrize(
+    ("row", "fields", "reference"),
+    [
+        ({"choices": {"text": ["ice", "fog"], "label": ["1", "2"]}, "answer": "2"}, {}, ["B", "fog", "2"]),
+        ({"choices": ["dog", "car"], "answer": "2"}, {"first_choice": 1}, ["B", "car", "2"]),
+        ({"choices": {"text": ["2", "3"], "label": ["1", "2"]}, "answer": "2"}, {}, ["B", "3"]),
+        ({"choices": ["dog", "car"], "answer": 1}, {}, ["B", "car"]),
+    ],
+)  # fmt: skip
+def test_labels_of_the_dataset_where_the_question_has_the_options(row, fields, reference):
+    rows = pa.Table.from_pylist([{"question": "Which? 1. .. 2. ..", **row}])
+    found = PromptTemplateMapper(choices=OPTIONS, **fields).first_references(rows)
+    assert found == [json.dumps(reference)]
+
+
+@pytest.mark.parametrize("answer", [4, -1, "E", "8", None, "", True, [0, 2], [4], []])
 def test_a_reference_that_names_no_option(answer):
     rows = pa.Table.from_pylist([{**MMLU, "answer": answer}])
     with pytest.raises(DataError) as raised:
@@ -529,16 +586,17 @@ def test_a_reference_that_names_no_option(answer):
     [
         (None, 0, "no options"),
         ([], 0, "no options"),
-        ("a or b", 0, "no options"),
+        ("a ) 38 , b ) 27.675", "a", "no options in a text that is no list"),
+        ([{"id": 1, "name": "x"}], 0, "no options"),
         ([["a"]], 0, "options that are not texts"),
         ([str(n) for n in range(27)], 0, "27 options"),
         (["a", "", "c"], 2, "an option before other options is empty"),
         (["a", None, "c"], "c", "an option before other options is empty"),
         ([{"label": "A", "text": "a"}, {"label": "B", "text": None}, {"label": "C", "text": "c"}], "C", "is empty"),
         ({"text": ["a", "b", "c"], "label": ["A", "B"]}, "A", "2 labels for 3 options"),
-        (["a", "b", "c", "d"], [1, 0], "2 labels for 4 options"),
+        (["a", "b", "c", "d"], [1, 0], "or several"),
+        (["a", "b", "c"], [1, 1, 0], "or several"),
         (["a", "", "c", "d"], [0, 0, 1, 0], "is empty"),
-        (["a", "b"], ["B"], "1 labels for 2 options"),
         (["a", "b"], [True, False], "one label 1"),
     ],
 )  # fmt: skip

@@ -67,7 +67,7 @@ def test_types_of_references(lines):
     given = {"math_verify_mapper": {"answer_type_column": "kind"}}
     rows = [row("a", "none", kind="text"), row("b", "5 days", kind="date"), row("c", kind=None)]
     types, bad = lines(["prompt_template_mapper", RECORDED, given], rows)
-    assert "1 number, 1 text (such as 'none')" in types
+    assert "1 text (such as 'none'), 1 number" in types
     assert "33.3%" in bad
     assert "'5 days' is not of the type date" in bad
 
@@ -399,7 +399,7 @@ def test_a_prompt_in_two_places_names_both(lines):
         (
             ["prompt_template_mapper", SAMPLED],
             [row([{"role": "user", "content": "a"}, {"role": "assistant", "content": "Well,"}])],
-            "a.jsonl, step 1 prompt_template_mapper: a chat in column 'question' ends with the assistant's message, which the policy would not continue: \"[{'role': 'user', 'content': 'a'}, {'role': 'assistant', ...\"; set final_message: response to leave it out of the prompt",
+            "a.jsonl, step 1 prompt_template_mapper: a chat in column 'question' ends with the assistant's message, which the policy would not continue: [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'content': 'Well,'}]; set final_message: response to leave it out of the prompt",
         ),
     ],
 )  # fmt: skip

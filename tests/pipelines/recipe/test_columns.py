@@ -129,7 +129,7 @@ def test_a_field_that_first_turns_up_far_down(recipe_file):
 
     assert engine.run(with_fields()).steps[0].dropped == {"no_reference": 1_500}
     for fields, line in (
-        ({"on_bad_row": "fail"}, "no reference in column 'meta.solution': null"),
+        ({"on_bad_row": "fail"}, "no reference in column 'meta.solution': None"),
         ({"reference": "meta.solutoin"}, "there is no 'meta.solutoin': column 'meta' is struct<"),
     ):
         with pytest.raises(DataError) as caught:
