@@ -233,9 +233,8 @@ def _compiled(prefix: str, code: str) -> Any:
 ASKED = "\x1easked"
 """A line of the output: the test has called the program."""
 TestOutcome = Literal["passed", "failed", "error", "confined", "ended", "timeout", "output"]
-"""`error`: an exception; `confined`: one of the test's own code, which has no files or processes;
-of the program, `ended`: it has ended before it answered a call; `timeout`
-and `output`: it took too long for its answers, or they are too long."""
+"""`error`: an exception; `confined`: the test itself needs files or processes; of the program,
+`ended`: before it answered a call; `timeout`, `output`: its answers took too long, or are so."""
 
 
 class ProgramError(Exception):

@@ -60,23 +60,22 @@ def cases_of(
     checker: Any = None,
     fields: Sequence[str] = (),
 ) -> tuple[Case, ...]:
-    """The tests in the cells of a row, none in null; a BadTestsError if one cannot be read.
-
-    Cells of `fields` that are inputs and outputs belong together.
-    """
+    """The tests in the cells of a row, none in null; a BadTestsError if one cannot be read."""
     setup = _decoded(setup)
     lines = [] if setup is None else [setup] if isinstance(setup, str) else setup
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         raise BadTestsError(f"the code before the tests, {shown(setup)}, is no text")
     before, name, code = "\n".join(lines), _name_in(_decoded(entry_point)), _checker(checker)
     found, layouts = list[Case](), [_decoded(cell, packed=True) for cell in cells]
-    if {"inputs", "outputs"} <= {*fields}:
+    if {"inputs", "outputs"} <= {*fields}:  # Two columns make the tests.
         layouts = [dict(zip(fields, layouts, strict=True))]
     for case in (each for layout in layouts for each in _cases(layout, name, before)):
         if style == ("stdin" if isinstance(case, AssertCase) else "assert"):
             raise BadTestsError(f"they are not of style {style}")
         if isinstance(case, StdinCase):
             found.append(case._replace(checker=code))
+        elif code:
+            raise BadTestsError("they have a checker of what is printed, but call functions")
         else:
             found.append(case._replace(setup=before))
     return tuple(found)
