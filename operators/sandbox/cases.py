@@ -234,6 +234,31 @@ def python_of(text: str) -> ast.Module:
         raise BadTestsError(f"{shown(text)} is {what}") from None
 
 
+def names_of(case: AssertCase) -> set[str]:
+    """The functions and classes of the program that a test names."""
+    used, of_program, own = set[str](), set[str](), set(dir(builtins)) | sys.stdlib_module_names
+    for node in ast.walk(python_of(f"{case.setup}\n{case.test}")):
+        if isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else own).add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler):
+            own.add(node.name or "")
+        elif isinstance(node, ast.arg):
+            own.add(node.arg)
+        elif isinstance(node, ast.alias):
+            own.add((node.asname or node.name).partition(".")[0])
+        if isinstance(node, ast.ImportFrom) and node.module == "solution":
+            of_program.update(each.name for each in node.names if each.name != "*")
+        elif isinstance(node, ast.Attribute) and getattr(node.value, "id", None) == "solution":
+            of_program.add(node.attr)
+    return (used - own) | of_program
+
+
+def helpers_of(case: AssertCase) -> set[str]:
+    """What the code of a `check` uses and does not define, but for what it is given."""
+    head, _, given = case.test.rpartition("\n\ncheck(")
+    return {name for name in names_of(case) if name not in given} if head else set()
+
+
 def _statements(text: str) -> list[ast.stmt]:
     tree = python_of(text)
     if found := _OF_PYTEST.search(text):
@@ -248,7 +273,9 @@ def _statements(text: str) -> list[ast.stmt]:
             module = getattr(node, "module", None) or node.names[0].name
             if module.partition(".")[0] not in {"solution", "pytest", *sys.stdlib_module_names}:
                 raise BadTestsError(f"they import {module}, and have the standard library alone")
-    return [each for each in tree.body if not ast.unparse(each).startswith("if __name__ ==")]
+    ifs = [each for each in tree.body if isinstance(each, ast.If)]
+    guards = [each for each in ifs if ast.unparse(each.test).startswith("__name__ ==")]
+    return [each for each in tree.body if each not in guards]
 
 
 def _checker(code: Any) -> str:
