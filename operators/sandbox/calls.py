@@ -138,8 +138,7 @@ class _Answers:
             sys.stdout.flush()
             return self._printed.getvalue().decode(errors="replace")
         with suppress(ValueError):  # The program may have closed it.
-            self._printed.seek(0)
-            self._printed.truncate()
+            self._printed.truncate(self._printed.seek(0))
         values = [decode(item, self._value) for item in items]
         if verb == "call":
             return self._called(*values)
