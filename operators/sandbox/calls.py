@@ -138,8 +138,7 @@ class _Answers:
             sys.stdout.flush()
             return self._printed.getvalue().decode(errors="replace")
         with suppress(ValueError):  # The program may have closed it.
-            self._printed.seek(0)
-            self._printed.truncate()
+            self._printed.truncate(self._printed.seek(0))
         values = [decode(item, self._value) for item in items]
         if verb == "call":
             return self._called(*values)
@@ -233,9 +232,8 @@ def _compiled(prefix: str, code: str) -> Any:
 ASKED = "\x1easked"
 """A line of the output: the test has called the program."""
 TestOutcome = Literal["passed", "failed", "error", "confined", "ended", "timeout", "output"]
-"""`error`: an exception; `confined`: one of the test's own code, which has no files or processes;
-of the program, `ended`: it has ended before it answered a call; `timeout`
-and `output`: it took too long for its answers, or they are too long."""
+"""`error`: an exception; `confined`: the test itself needs files or processes; of the program,
+`ended`: before it answered a call; `timeout`, `output`: its answers took too long, or are so."""
 
 
 class ProgramError(Exception):

@@ -60,23 +60,22 @@ def cases_of(
     checker: Any = None,
     fields: Sequence[str] = (),
 ) -> tuple[Case, ...]:
-    """The tests in the cells of a row, none in null; a BadTestsError if one cannot be read.
-
-    Cells of `fields` that are inputs and outputs belong together.
-    """
+    """The tests in the cells of a row, none in null; a BadTestsError if one cannot be read."""
     setup = _decoded(setup)
     lines = [] if setup is None else [setup] if isinstance(setup, str) else setup
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         raise BadTestsError(f"the code before the tests, {shown(setup)}, is no text")
     before, name, code = "\n".join(lines), _name_in(_decoded(entry_point)), _checker(checker)
     found, layouts = list[Case](), [_decoded(cell, packed=True) for cell in cells]
-    if {"inputs", "outputs"} <= {*fields}:
+    if {"inputs", "outputs"} <= {*fields}:  # Two columns make the tests.
         layouts = [dict(zip(fields, layouts, strict=True))]
     for case in (each for layout in layouts for each in _cases(layout, name, before)):
         if style == ("stdin" if isinstance(case, AssertCase) else "assert"):
             raise BadTestsError(f"they are not of style {style}")
         if isinstance(case, StdinCase):
             found.append(case._replace(checker=code))
+        elif code:
+            raise BadTestsError("they have a checker of what is printed, but call functions")
         else:
             found.append(case._replace(setup=before))
     return tuple(found)
@@ -235,6 +234,31 @@ def python_of(text: str) -> ast.Module:
         raise BadTestsError(f"{shown(text)} is {what}") from None
 
 
+def names_of(case: AssertCase) -> set[str]:
+    """The functions and classes of the program that a test names."""
+    used, of_program, own = set[str](), set[str](), set(dir(builtins)) | sys.stdlib_module_names
+    for node in ast.walk(python_of(f"{case.setup}\n{case.test}")):
+        if isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else own).add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler):
+            own.add(node.name or "")
+        elif isinstance(node, ast.arg):
+            own.add(node.arg)
+        elif isinstance(node, ast.alias):
+            own.add((node.asname or node.name).partition(".")[0])
+        if isinstance(node, ast.ImportFrom) and node.module == "solution":
+            of_program.update(each.name for each in node.names if each.name != "*")
+        elif isinstance(node, ast.Attribute) and getattr(node.value, "id", None) == "solution":
+            of_program.add(node.attr)
+    return (used - own) | of_program
+
+
+def helpers_of(case: AssertCase) -> set[str]:
+    """What the code of a `check` uses and does not define, but for what it is given."""
+    head, _, given = case.test.rpartition("\n\ncheck(")
+    return {name for name in names_of(case) if name not in given} if head else set()
+
+
 def _statements(text: str) -> list[ast.stmt]:
     tree = python_of(text)
     if found := _OF_PYTEST.search(text):
@@ -249,7 +273,9 @@ def _statements(text: str) -> list[ast.stmt]:
             module = getattr(node, "module", None) or node.names[0].name
             if module.partition(".")[0] not in {"solution", "pytest", *sys.stdlib_module_names}:
                 raise BadTestsError(f"they import {module}, and have the standard library alone")
-    return [each for each in tree.body if not ast.unparse(each).startswith("if __name__ ==")]
+    ifs = [each for each in tree.body if isinstance(each, ast.If)]
+    guards = [each for each in ifs if ast.unparse(each.test).startswith("__name__ ==")]
+    return [each for each in tree.body if each not in guards]
 
 
 def _checker(code: Any) -> str:

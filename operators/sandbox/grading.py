@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-import builtins
 import inspect
 import json
 import marshal
 import math
 import re
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -20,7 +17,7 @@ from ..chats import after_thoughts, final_channel
 from ..verifier.places import own_text
 from ..workers import usable_cores
 from . import calls
-from .cases import AssertCase, BadTestsError, Case, StdinCase, python_of
+from .cases import AssertCase, BadTestsError, Case, StdinCase, names_of, python_of
 from .run import Execution, Sandbox, SandboxError, SandboxLimits
 
 # --- Where the program is in a response -----------------------------------------------
@@ -230,21 +227,11 @@ class _Object:
 
 
 def weaknesses(grader: Grader, case: AssertCase) -> tuple[Weakness, ...]:
-    """Why a test is weak; empty: it is not, as far as this is looked at.
-
-    - `nan`: it passes where all functions return NaN, and not where they return the largest or the
-      smallest number. A test that says `nan` expects it.
-    - `cleared`: it passes where they clear the lists, dicts and sets that they are given, and
-      return None or the first of them; and not where they return that, or an empty one, and clear
-      nothing.
-    - `object`: it passes where they return an object whose methods, all named like those of text,
-      lists and numbers, return such an object again, and not where it has no methods. The arguments
-      of these methods, such as the expected text in `f(3).startswith("abc")`, get into the process
-      of that program.
+    """Why a test is weak, as docs/audit.md has it; a test that says `nan` expects it.
 
     A BadTestsError: the test makes no call, or cannot be run.
     """
-    names = sorted(_names(case))
+    names = sorted(names_of(case))
 
     def passes(result: str, before: str = "", head: str = "") -> bool:
         defined = (
@@ -263,25 +250,6 @@ def weaknesses(grader: Grader, case: AssertCase) -> tuple[Weakness, ...]:
         "object": passes("_Object()", head=_OBJECT) and not passes("object()"),
     }
     return tuple(name for name in WEAKNESSES if found[name])
-
-
-def _names(case: AssertCase) -> set[str]:
-    """The functions and classes of the program that a test names."""
-    used, of_program, own = set[str](), set[str](), set(dir(builtins)) | sys.stdlib_module_names
-    for node in ast.walk(python_of(f"{case.setup}\n{case.test}")):
-        if isinstance(node, ast.Name):
-            (used if isinstance(node.ctx, ast.Load) else own).add(node.id)
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            own.add(node.name)
-        elif isinstance(node, ast.arg):
-            own.add(node.arg)
-        elif isinstance(node, ast.alias):
-            own.add((node.asname or node.name).partition(".")[0])
-        if isinstance(node, ast.ImportFrom) and node.module == "solution":
-            of_program.update(each.name for each in node.names if each.name != "*")
-        elif isinstance(node, ast.Attribute) and getattr(node.value, "id", None) == "solution":
-            of_program.add(node.attr)
-    return (used - own) | of_program
 
 
 # --- Grades of many programs ----------------------------------------------------------

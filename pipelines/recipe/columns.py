@@ -402,14 +402,22 @@ def lines_about_tests(recipe: Recipe, rows: pa.Table) -> list[str]:
                 lines.append(f"{step.name}: {found}: add checker: {name}")
         if {*operator.needs_of(names)} - names - {"response"}:
             continue  # A step writes the tests.
+        from ...operators.sandbox.cases import AssertCase, helpers_of
+
         at_N = np.flatnonzero(matches(operator.where or {}, rows))[:100]
-        n, bad = 0, list[str]()
+        n, bad, helpers = 0, list[str](), set[str]()
         try:
             for row, cases in zip(at_N, operator.cases(rows.take(pa.array(at_N))), strict=True):
                 n += bool(cases)
                 bad += [f"row {row + 1}: {cases}"] if isinstance(cases, ValueError) else []
+                if isinstance(cases, tuple) and not operator.prefix:
+                    asserts = (each for each in cases if isinstance(each, AssertCase))
+                    helpers.update(*map(helpers_of, asserts))
         except DataError as error:
             raise error.at(f"{recipe.head.dataset_spec}, step {step.number} {step.name}") from None
+        if helpers:
+            found = f"tests call {', '.join(sorted(helpers)[:3])}, which they do not define"
+            lines.append(f"{step.name}: {found}: a program must, or the column of `prefix`")
         found = f"bad_tests in {len(bad):,} of the first {n:,} rows that have tests, such as "
         if bad and len(bad) == n:
             right = "name another column or field in `tests`, or take other rows"

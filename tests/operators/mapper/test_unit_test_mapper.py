@@ -172,6 +172,13 @@ def test_a_function_that_needs_a_package():
     assert columns["test_verdicts"][2:] == [["error"], ["error"], ["failed"]]
 
 
+def test_inputs_and_outputs_may_be_two_columns():
+    rows = pa.table({"response": ["print(input())", "print(1)"], "inputs": [["1", "2"]] * 2})
+    rows = rows.append_column("outputs", pa.array(['["1", "2"]'] * 2))
+    columns = UnitTestMapper(tests=("inputs", "outputs")).apply(rows).columns
+    assert columns["verdict"].to_pylist() == ["correct", "wrong_answer"]
+
+
 def test_why_tests_are_bad_is_logged_with_their_prompt():
     cells = ["see above", "assert f([])", None, "import pandas\nf()", "see above"]
     rows = pa.table({"response": ["f = len"] * 5, "tests": cells})

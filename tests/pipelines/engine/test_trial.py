@@ -474,6 +474,28 @@ def test_a_column_of_checkers_that_is_not_read(lines):
     assert lines(process, rows) == []
 
 
+def test_what_tests_call_and_do_not_define(lines):
+    """As those of LeetCodeDataset, whose helpers are in a column of their own."""
+    check = "def check(candidate):\n    assert is_same(candidate(node([1])), node([2]))\n"
+    helpers = "def node(items): return items\ndef is_same(a, b): return a == b\n"
+    rows = [row("a", test=check, name="Solution().rev", prelude=helpers)]
+    process = [{"prompt_template_mapper": {"reference": None}}, RECORDED]
+
+    def of(**fields):
+        operator = {"tests": "test", "entry_point": "name", **fields}
+        return lines([*process, {"unit_test_mapper": operator}], rows)
+
+    (line,) = of()
+    assert "is_same, node" in line
+    assert "prefix" in line
+    assert of(prefix="prelude") == of(setup="prelude") == []
+    rows[0]["test"] = (
+        "def check(candidate):\n    try:\n        candidate(1)\n"
+        "    except ValueError as error:\n        assert str(error)\n"
+    )
+    assert of() == []
+
+
 def test_a_where_of_another_type_is_refused_in_its_file(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps(row("a", level=1)))

@@ -242,6 +242,10 @@ def test_a_third_operator_must_exclude_both():
 def test_what_a_condition_reads_must_be_there():
     recipe = Recipe([MathVerifyMapper(where={"sauce": 1})], pa.Table.from_pylist([ROW]))
     assert "column 'sauce' is missing" in refusal(run, recipe)
+    recipe = Recipe([MathVerifyMapper(where={"x" * 100_000: 1})], pa.Table.from_pylist([ROW]))
+    message = refusal(run, recipe)
+    assert "column 'xxx" in message
+    assert len(message) < 1_000
 
 
 def test_a_statistic_of_other_rows_stays_current():
