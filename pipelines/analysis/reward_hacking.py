@@ -24,7 +24,7 @@ import xxhash
 
 from ...operators.arrow_compute import pc
 from ...operators.columns import is_text, right_and_wrong
-from ...operators.groups import Array, average_ranks, mix
+from ...operators.groups import Array, Groups, average_ranks, mix
 from ...operators.mapper.judgement_reward_mapper import JudgementRewardMapper
 from ...operators.text.tokens import Tokens, blocks, shingles, texts_of, tokens_of
 from ..engine.frame import Frame
@@ -286,20 +286,18 @@ class _GroupMeans(NamedTuple):
 
     @classmethod
     def of(cls, rows: SignRows) -> _GroupMeans:
-        n = int(rows.groups_N.max(initial=-1)) + 1
-        steps_G = np.zeros(n)
-        steps_G[rows.groups_N] = rows.steps_N
-        order_N = np.argsort(np.nan_to_num(rows.lengths_N, nan=-1.0), kind="stable")
-        longest_G = np.zeros(n, np.int64)
-        longest_G[rows.groups_N[order_N]] = order_N  # The last one that is written stays.
-        right_N = rows.right_N
+        groups = Groups.of_column(pa.array(rows.groups_N))
+
+        def mean(values_N: Array) -> Array:
+            return groups.mean(values_N, np.isfinite(values_N))
+
         return cls(
-            steps_G,
-            _mean(rows.groups_N, rows.lengths_N, n),
-            _mean(rows.groups_N, right_N, n),
-            np.bincount(rows.groups_N[np.isfinite(right_N)], minlength=n),
-            longest_G,
-            {name: _mean(rows.groups_N, v, n) for name, v in rows.components.items()},
+            rows.steps_N[groups.starts_G],
+            mean(rows.lengths_N),
+            mean(rows.right_N),
+            groups.sum(np.isfinite(rows.right_N)),
+            np.flatnonzero(groups.rank(-np.nan_to_num(rows.lengths_N, nan=-1.0)) == 0),
+            {name: mean(values_N) for name, values_N in rows.components.items()},
         )
 
 
@@ -357,15 +355,6 @@ def _carries(rows: SignRows, component: str) -> SignResult:
     chance = partial(_beyond, float(more_G.sum()), float((more_G**2).sum()))
     found = _Statistic(effect, chance, np.arange(len(own_N)), more_N)
     return _tested(rows, f"{component} carries the advantage", len(more_G), found)
-
-
-def _mean(codes_N: Array, values_N: Array, n: int) -> Array:
-    """Mean of the known values of each code, float64[n]; NaN without any."""
-    known_N = np.isfinite(values_N)
-    sums = np.bincount(codes_N[known_N], values_N[known_N], n)
-    counts = np.bincount(codes_N[known_N], minlength=n)
-    means_G: Array = np.divide(sums, counts, out=np.full(n, np.nan), where=counts > 0)
-    return means_G
 
 
 MOST_GROUPS = 2_000
