@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from ...operators.arrow_compute import pc
-from ...operators.columns import NOT_APPLICABLE, component_columns, right_and_wrong
+from ...operators.columns import NOT_APPLICABLE, component_columns, numbers, right_and_wrong
 from ...operators.groups import Array, Groups
 from ...operators.logs import visible
 from ..console import listed
-from .figures import column_values, value_counts
+from .figures import value_counts
 from .rows import RowTable, joined_rows, stored_rows, written_values
 from .stored import StoredSet
 
@@ -70,7 +70,7 @@ def _causes(rows: RowTable, decisive: str) -> Counter[str]:
     table, groups = rows.table, rows.groups
     right_N, wrong_N = right_and_wrong(table["verdict"].cast(pa.string()))
     verdict_N = np.where(right_N, 1.0, np.where(wrong_N, 0.0, np.nan))
-    reward_N, advantage_N = (column_values(table, name) for name in ("reward", "advantage"))
+    reward_N, advantage_N = (numbers(table, name) for name in ("reward", "advantage"))
     reward_G, verdict_G = _differs(groups, reward_N), _differs(groups, verdict_N)
     signal = {"advantage": np.nan_to_num(advantage_N), "reward": reward_G, "verdict": verdict_G}
     if signal[decisive].any():

@@ -23,12 +23,12 @@ import pyarrow as pa
 import xxhash
 
 from ...operators.arrow_compute import pc
-from ...operators.columns import is_text, right_and_wrong
+from ...operators.columns import is_text, numbers, right_and_wrong
 from ...operators.groups import Array, Groups, average_ranks, mix
 from ...operators.mapper.judgement_reward_mapper import JudgementRewardMapper
 from ...operators.text.tokens import Tokens, blocks, shingles, texts_of, tokens_of
 from ..engine.frame import Frame
-from .figures import column_values, component_advantages
+from .figures import component_advantages
 from .rows import RowTable, rows_of, written_values
 from .stored import Stored, StoredSet
 
@@ -388,11 +388,11 @@ def _table(one: StoredSet, base: Frame, rows: RowTable, drawn: Array, first: int
     codes_N = np.searchsorted(drawn, rows.groups.codes_N[at_N])
     characters_N, boxes_N, echo_N = _of_texts(base, at_N, codes_N)
     rows_of = {
-        **{f"{_COMPONENT}{x}": column_values(rows.table, f"reward_{x}") for x in rows.components},
+        **{f"{_COMPONENT}{x}": numbers(rows.table, f"reward_{x}") for x in rows.components},
         **{f"{_PART}{x}": part_N for x, part_N in component_advantages(rows).items()},
     }
     table = rows.table.take(pa.array(at_N))
-    kept_N, advantages_N = rows.kept_N[at_N], column_values(table, "advantage")
+    kept_N, advantages_N = rows.kept_N[at_N], numbers(table, "advantage")
     in_tokens = rows.unit == "tokens"
     verdicts, right_N = _verdicts(one, table)
     return pa.table(
@@ -416,7 +416,7 @@ def _sign_rows(name: str, table: pa.Table) -> SignRows:
 
     def starting(start: str) -> dict[str, Array]:
         names = [each for each in table.column_names if each.startswith(start)]
-        return {each.removeprefix(start): column_values(table, each) for each in names}
+        return {each.removeprefix(start): numbers(table, each) for each in names}
 
     return SignRows(
         set=name,
@@ -424,13 +424,13 @@ def _sign_rows(name: str, table: pa.Table) -> SignRows:
         steps_N=np.asarray(table["step"]),
         groups_N=np.asarray(table["group"]),
         verdicts_N=np.asarray(words.indices).astype(np.int64),
-        right_N=column_values(table, "right"),
-        advantages_N=column_values(table, "advantage"),
-        lengths_N=column_values(table, "length"),
+        right_N=numbers(table, "right"),
+        advantages_N=numbers(table, "advantage"),
+        lengths_N=numbers(table, "length"),
         components=starting(_COMPONENT),
         parts=starting(_PART),
-        boxes_N=column_values(table, "boxes"),
-        echo_N=column_values(table, "echo"),
+        boxes_N=numbers(table, "boxes"),
+        echo_N=numbers(table, "echo"),
     )
 
 
@@ -443,7 +443,7 @@ def _verdicts(one: StoredSet, table: pa.Table) -> tuple[pa.Array, Array]:
         each.operator for each in one.steps if isinstance(each.operator, JudgementRewardMapper)
     ]
     if judges and f"reward_{_VERIFICATION}" in table.column_names:
-        reward_N = column_values(table, f"reward_{_VERIFICATION}")
+        reward_N = numbers(table, f"reward_{_VERIFICATION}")
         judged_N = np.isfinite(reward_N)
         right_N = reward_N == judges[-1].right
         found_N = np.where(judged_N, right_N, found_N)
