@@ -357,21 +357,14 @@ def _loaded(options: EmbeddingFields) -> SentenceEmbedder:
     return SentenceEmbedder(options)
 
 
-class GroupGrams(NamedTuple):
-    """Cosines within groups that have the same number M of texts."""
-
-    rows_BM: Array  # int64, the row of each text; one line per group
-    grams_BMM: Array  # float64, cosine similarities between the texts of the group
-
-
 _BLOCK_ROWS = 8192
 
 
 def group_grams(
     texts: pa.Array, groups: Groups, used_N: Array, embed: Embedder
-) -> Iterator[GroupGrams]:
-    """Cosines of the texts of each group, for all groups of a size at once; an OperatorError where
-    a vector is zero or not finite."""
+) -> Iterator[tuple[Array, Array]]:
+    """For all groups with M texts at once, the row of each text, int64[B, M], and the cosines of
+    those of a group, float64[B, M, M]; an OperatorError where a vector is zero or not finite."""
     rows_R = np.flatnonzero(used_N)
     sizes_G = groups.sum(used_N)
     sizes_G = sizes_G[sizes_G > 0]
@@ -385,7 +378,7 @@ def group_grams(
         for size in np.unique(sizes):
             places_BM = starts[sizes == size][:, None] + np.arange(size)
             own = vectors[places_BM - first]
-            yield GroupGrams(rows_R[places_BM], own @ own.transpose(0, 2, 1))
+            yield rows_R[places_BM], own @ own.transpose(0, 2, 1)
 
 
 def _unit(vectors: Array) -> Array:

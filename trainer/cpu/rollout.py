@@ -180,16 +180,10 @@ class Replica(RolloutReplica):  # type: ignore[misc]
         self._server_handle = server
         self._server_address = _NAME
 
-    async def sleep(self) -> None:
-        """Do nothing: the sampler has no memory to release."""
+    async def sleep(self, *_: Any, **__: Any) -> None:
+        """Do nothing: the sampler has no memory to release, and is not paused by an update."""
 
-    wake_up = sleep
-
-    async def abort_all_requests(self, reject_request: bool = False) -> None:
-        """Do nothing: it goes on sampling while the policy is updated."""
-
-    async def resume_generation(self) -> None:
-        """Do nothing: it was not paused."""
+    wake_up = abort_all_requests = resume_generation = sleep
 
 
 class Adapter(BaseRollout):  # type: ignore[misc]
@@ -198,11 +192,10 @@ class Adapter(BaseRollout):  # type: ignore[misc]
     Passed to the sampler by Ray they would be in memory twice more.
     """
 
-    async def resume(self, tags: list[str]) -> None:
-        """Do nothing: nothing was released."""
-
-    async def release(self) -> None:
+    async def release(self, *_: Any, **__: Any) -> None:
         """Do nothing: there is nothing to release."""
+
+    resume = release
 
     async def update_weights(
         self, weights: Any, wire_format: str = "named_tensors", **more: Any
