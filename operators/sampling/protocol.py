@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, PositiveInt
 
+from ..config import Config
 from ..groups import Array, hash_each, mix
-from ..servers.options import DialectServer, Options
+from ..servers.options import DialectServer
 
 # --- Token count, for whoever shows progress ------------------------------------------
 
@@ -174,7 +175,7 @@ class Engine(Protocol):
 Dtype = Literal["float32", "bfloat16", "float16"]
 
 
-class TransformersOptions(Options):
+class TransformersOptions(Config):
     """Options of the `transformers` engine."""
 
     device: str | None = None
@@ -204,7 +205,7 @@ class OpenAIOptions(DialectServer):
     """Name or folder of the tokenizer whose chat template is applied. Null: that of `model`."""
 
 
-class VllmOptions(Options):
+class VllmOptions(Config):
     """Options of the `vllm` engine."""
 
     python: str | None = None
@@ -229,7 +230,7 @@ class VllmOptions(Options):
     )
 
 
-class RecordedOptions(Options):
+class RecordedOptions(Config):
     """Options of the `recorded` engine."""
 
     path: str | None = None
