@@ -84,13 +84,11 @@ def compare(before: RowTable, after: RowTable) -> Comparison:
 def rank_correlation(groups: Groups, x_N: Array, y_N: Array, used_N: Array) -> float:
     """Spearman's correlation within groups, mean over those with spread in both, else NaN."""
     known_N = used_N & np.isfinite(x_N) & np.isfinite(y_N)
-    codes_N, n = groups.codes_N[known_N], len(groups.starts_G)
-    sizes_G = np.bincount(codes_N, minlength=n)
+    known = Groups.of_column(pa.array(groups.codes_N[known_N]))
+    ranks = [average_ranks(known.codes_N, values[known_N]) for values in (x_N, y_N)]
+    x, y = (rank - known.mean(rank)[known.codes_N] for rank in ranks)
     with np.errstate(invalid="ignore", divide="ignore"):
-        ranks = [average_ranks(codes_N, values[known_N]) for values in (x_N, y_N)]
-        x, y = (rank - (np.bincount(codes_N, rank, n) / sizes_G)[codes_N] for rank in ranks)
-        xy_G, xx_G, yy_G = (np.bincount(codes_N, each, n) for each in (x * y, x * x, y * y))
-        found_G = xy_G / np.sqrt(xx_G * yy_G)
+        found_G = known.sum(x * y) / np.sqrt(known.sum(x * x) * known.sum(y * y))
     found_G = found_G[np.isfinite(found_G)]
     return float(found_G.mean()) if len(found_G) else math.nan
 

@@ -111,13 +111,8 @@ def repeat_evidence(
     name = "response_id" if operator.unit == "response" else "prompt_id"
     digest = operator.digest(table)
     compared_N = np.asarray(digest["key"].is_valid())
-    if operator.unit == "prompt":
-        compared_N &= np.asarray(digest["starts"])
     dropped_N = np.asarray(pc.is_valid(reasons))
-    kept_N = _kept_instead(operator, digest, compared_N, dropped_N)
-    if operator.unit == "prompt" and len(kept_N):
-        starts_N = np.asarray(digest["starts"])
-        kept_N = kept_N[starts_N][np.cumsum(starts_N) - 1]
+    kept_N = operator.as_first(_kept_instead(operator, digest, compared_N, dropped_N), digest)
     ids = flat(table[name].cast(pa.string()))
     return {"repeats": ids.take(pa.array(kept_N, mask=kept_N < 0))}
 
