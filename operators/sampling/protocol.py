@@ -47,12 +47,7 @@ _WORD = 2**64 - 1
 
 def prompt_seeds(prompt_ids: pa.ChunkedArray | pa.Array, seed: int, step: int = 0) -> Array:
     """The seed of each prompt's samples, uint64[N] in [0, 2**62)."""
-    return hash_each(prompt_ids, seed=step_seed(seed, step)) % _SEEDS
-
-
-def step_seed(seed: int, step: int) -> int:
-    """The seed with which a run offline samples what training samples at a step."""
-    return (seed + step * _STEP_STRIDE) & _WORD
+    return hash_each(prompt_ids, seed=(seed + step * _STEP_STRIDE) & _WORD) % _SEEDS
 
 
 def prompt_seed(prompt_id: str, seed: int, step: int) -> int:

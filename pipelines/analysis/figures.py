@@ -53,13 +53,6 @@ class GroupFigures(NamedTuple):
     without_signal: int | None
     pass_rates: HistogramFigures
 
-    @property
-    def share_without_signal(self) -> float:
-        """NaN without any group, and where it is not known."""
-        if self.without_signal is None or not self.groups:
-            return np.nan
-        return self.without_signal / self.groups
-
 
 class ComponentFigures(NamedTuple):
     n: int
@@ -283,7 +276,7 @@ class RowFigures(NamedTuple):
     advantage: float  # mean |A| over the rows kept
     masked: float  # share of a response's tokens that does not train, mean over the rows kept
     pass_rate: float  # right among the graded rows
-    silent: float  # share of groups without signal
+    silent: float  # share of groups without signal; NaN without any group
     length: float  # mean, in `unit`
     unit: str  # `tokens` or `characters`
     shares: Mapping[str, ComponentShare]  # of the advantages, by component
@@ -297,6 +290,8 @@ def row_figures(rows: RowTable) -> RowFigures:
     reward, n = finite_mean(reward_N), np.isfinite(reward_N).sum()
     sums_G = groups.sum(np.nan_to_num(reward_N - reward))
     _, right_G, wrong_G = pass_rates(rows)
+    of_groups = group_figures(rows)
+    silent = of_groups.without_signal if of_groups.groups else None
     graded = float(right_G.sum() + wrong_G.sum()) if rows.with_dropped else 0.0
     return RowFigures(
         table.num_rows,
@@ -307,7 +302,7 @@ def row_figures(rows: RowTable) -> RowFigures:
         finite_mean(np.abs(advantage_N)),
         finite_mean(masked_tokens(table)[kept_N]),
         float(right_G.sum()) / graded if graded else np.nan,
-        group_figures(rows).share_without_signal,
+        np.nan if silent is None else silent / of_groups.groups,
         finite_mean(lengths_N[lengths_N >= 0]) if rows.with_dropped else np.nan,
         rows.unit,
         component_shares(rows, lengths_N),

@@ -361,7 +361,6 @@ MOST_GROUPS = 2_000
 """Groups of all sets of a kind that are looked at: as many of each part, drawn at random."""
 NGRAM = 8
 """Words of the response in a row that count as an echo where the prompt has them, too."""
-_VERIFICATION = "verification"
 _COMPONENT, _PART = "component of ", "part of "
 
 
@@ -442,8 +441,8 @@ def _verdicts(one: StoredSet, table: pa.Table) -> tuple[pa.Array, Array]:
     judges = [
         each.operator for each in one.steps if isinstance(each.operator, JudgementRewardMapper)
     ]
-    if judges and f"reward_{_VERIFICATION}" in table.column_names:
-        reward_N = numbers(table, f"reward_{_VERIFICATION}")
+    if judges and "reward_verification" in table.column_names:
+        reward_N = numbers(table, "reward_verification")
         judged_N = np.isfinite(reward_N)
         right_N = reward_N == judges[-1].right
         found_N = np.where(judged_N, right_N, found_N)
