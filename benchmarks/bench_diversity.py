@@ -21,7 +21,7 @@ from rejuice.operators.selector.diverse_response_selector import (
     DiverseResponseSelector,
     farthest_points,
 )
-from rejuice.operators.text.embedding import ModelOptions, SentenceEmbedder, hashed_ngram
+from rejuice.operators.text.embedding import EmbeddingFields, SentenceEmbedder, hashed_ngram
 
 
 def timed(what: str, n: int, work: Callable[[], Any]) -> None:
@@ -69,7 +69,8 @@ def main() -> None:
 
     if options.model:
         for dtype in ("float32", "bfloat16"):
-            embed = SentenceEmbedder(ModelOptions(options.model, dtype, "cpu"))
+            model = {"backend": "sentence_transformers", "model": options.model, "device": "cpu"}
+            embed = SentenceEmbedder(EmbeddingFields(**model, dtype=dtype))
             embed(texts[:32])
             timed(
                 f"{options.model} {dtype}",

@@ -23,7 +23,7 @@ from response_lengths import filled_up_to, response_lengths
 
 from rejuice.operators.text.embedding import (
     Batching,
-    ModelOptions,
+    EmbeddingFields,
     SentenceEmbedder,
     of_fixed_shape,
     of_similar_length,
@@ -86,7 +86,11 @@ def main() -> None:
     groups = texts_of(lengths_GM)
     everything = [text for group in groups for text in group]
     for name in list(BATCHINGS)[1:]:  # Filled up to 64 it takes an hour.
-        embed = SentenceEmbedder(ModelOptions(options.model, device=options.device))
+        embed = SentenceEmbedder(
+            EmbeddingFields(
+                backend="sentence_transformers", model=options.model, device=options.device
+            )
+        )
         embed.batching = BATCHINGS[name]
         embed(["a text before the clock starts"])
         embed.CACHE_BYTES = 0

@@ -59,7 +59,7 @@ class TextDeduplicator(Filter):
 
     def shard(self, digest: pa.Table) -> Array:
         # A row without a key is compared with none, so it may be in any shard.
-        return self._as_first(_keys(digest), digest)
+        return self.as_first(_keys(digest), digest)
 
     def repeats(
         self, digest: pa.Table, slug: str, find: Callable[[Array, Array], Array]
@@ -73,9 +73,10 @@ class TextDeduplicator(Filter):
         keys_M = keys_N if len(rows_M) == len(keys_N) else keys_N[rows_M]
         repeats_N[rows_M] = find(rows_M, keys_M)
         reason = slug if self.unit == "response" else f"{slug}_prompt"
-        return drop({reason: self._as_first(repeats_N, digest)})
+        return drop({reason: self.as_first(repeats_N, digest)})
 
-    def _as_first(self, values_N: Array, digest: pa.Table) -> Array:
+    def as_first(self, values_N: Array, digest: pa.Table) -> Array:
+        """What each row has; of prompts, what the first row of the prompt has."""
         if self.unit == "response":
             return values_N
         starts_N = np.asarray(digest["starts"])

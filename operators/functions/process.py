@@ -110,11 +110,14 @@ def graded(result: Any, keys: Sequence[str], *, listed: bool) -> RowOutcome:
         except (TypeError, ValueError):
             wrong = f"it returned {_shown(result)} for one completion, not a list of one reward"
             return RowOutcome.missing("not_a_number", wrong, keys)
+    there = list[str]()
     if isinstance(result, Mapping):
         if "score" not in result:
             wrong = f"it returned a dict without 'score': {_shown(result)}"
             return RowOutcome.missing("not_a_number", wrong, keys)
         values = [result["score"], *(result.get(key) for key in keys)]
+        if not all(key in result for key in keys):
+            there = [str(key)[:_MOST_TEXT] for key in itertools.islice(result, _MOST_KEYS)]
     else:
         values = [result, *[None] * len(keys)]
     found = [_number(value) for value in values]
@@ -123,14 +126,7 @@ def graded(result: Any, keys: Sequence[str], *, listed: bool) -> RowOutcome:
         if reason == "not_a_number":
             wrong = f"it returned {_shown(value)}"
             break
-    return RowOutcome(found, wrong, _keys_of(result, keys))
-
-
-def _keys_of(result: Any, keys: Sequence[str]) -> list[str]:
-    """The keys that a dict has, if it lacks one of `keys`."""
-    if not isinstance(result, Mapping) or all(key in result for key in keys):
-        return []
-    return [str(key)[:_MOST_TEXT] for key in itertools.islice(result, _MOST_KEYS)]
+    return RowOutcome(found, wrong, there)
 
 
 def _number(value: Any) -> tuple[float | None, str | None]:

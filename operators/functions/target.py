@@ -32,11 +32,10 @@ class FunctionTarget(NamedTuple):
     def parse(cls, text: str) -> FunctionTarget:
         """The function of a field such as `my_reward.py:compute_score`."""
         place, _, name = text.rpartition(":")
-        if not place or not name.isidentifier():
+        is_file = place.endswith(".py")
+        if not name.isidentifier() or not (is_file or all(map(str.isidentifier, place.split(".")))):
             raise ValueError("write FILE.py:FUNCTION, or package.module:FUNCTION")
-        if not place.endswith(".py"):
-            if not all(part.isidentifier() for part in place.split(".")):
-                raise ValueError("write FILE.py:FUNCTION, or package.module:FUNCTION")
+        if not is_file:
             if module_file(place) is None:
                 raise ValueError(f"there is no module {place}; install it, or name a .py file")
             return cls(None, place, name)

@@ -142,11 +142,6 @@ class Dialect(Config):
 # --- Options --------------------------------------------------------------------------
 
 
-class Options(Config):
-    excluded_from_cache_key: ClassVar[frozenset[str]] = frozenset()
-    """Fields that do not affect the samples: after changing one, kept samples are still found."""
-
-
 def refuse_credentials(field: str, address: str) -> None:
     """Refuse an address with a user, which would be in logs, reports and caches: by a RecipeError,
     because pydantic would show the password in the line that it makes of a ValueError."""
@@ -155,7 +150,7 @@ def refuse_credentials(field: str, address: str) -> None:
         raise RecipeError(found, "take it out; api_key_env names the variable with a server's key")
 
 
-class ServerOptions(Options):
+class ServerOptions(Config):
     """Which server with OpenAI's API, and how requests are retried."""
 
     base_url: str | tuple[str, ...] = "http://localhost:8000/v1"

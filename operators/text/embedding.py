@@ -96,23 +96,7 @@ PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmea
 AttentionKind = Literal["bidirectional", "causal"]
 
 
-class ModelOptions(NamedTuple):
-    """Which model is loaded, and how, where its own files do not say it or are not followed.
-
-    `EmbeddingFields` documents the fields.
-    """
-
-    model: str
-    dtype: EmbeddingDtype = "float32"
-    device: str | None = None
-    attention: AttentionKind | None = None
-    pooling: PoolingMode | None = None
-    append_eos: bool = False
-    prompt: str | None = None
-    trust_remote_code: bool = False
-
-
-def load_model(options: ModelOptions) -> Any:
+def load_model(options: EmbeddingFields) -> Any:
     """A `SentenceTransformer` in evaluation mode; a RecipeError if the library or the model is
     missing, or the model is not the one that its files or the options describe."""
     _check_installed()
@@ -146,7 +130,7 @@ def _check_installed() -> None:
     needs("backend sentence_transformers", "rejuice[embed]", "torch", "sentence_transformers")
 
 
-def _does_not_load(error: Exception, options: ModelOptions) -> RecipeError:
+def _does_not_load(error: Exception, options: EmbeddingFields) -> RecipeError:
     found = f"embedding model '{options.model}' does not load: {first_line(error).rstrip('.')}"
     right = (
         "set model to a folder or to the name of a sentence-transformers model that is "
@@ -159,7 +143,7 @@ def _does_not_load(error: Exception, options: ModelOptions) -> RecipeError:
     return RecipeError(found, right)
 
 
-def _set_pooling(loaded: Any, options: ModelOptions) -> None:
+def _set_pooling(loaded: Any, options: EmbeddingFields) -> None:
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     for place, module in enumerate(loaded):
@@ -172,7 +156,7 @@ def _set_pooling(loaded: Any, options: ModelOptions) -> None:
     raise RecipeError(f"{found}, {would}", "leave pooling out")
 
 
-def _end_with_eos(loaded: Any, options: ModelOptions) -> None:
+def _end_with_eos(loaded: Any, options: EmbeddingFields) -> None:
     """Append the EOS token where it is wanted and the tokenizer does not do it by itself:
     transformers ignores `add_eos_token` of a tokenizer_config.json that has a tokenizer.json beside
     it."""
@@ -197,7 +181,7 @@ def _end_with_eos(loaded: Any, options: ModelOptions) -> None:
 _PROBE = "one two three four five six"
 
 
-def _check_class(loaded: Any, options: ModelOptions) -> None:
+def _check_class(loaded: Any, options: EmbeddingFields) -> None:
     """Refuse a class of transformers in place of the one that comes with the model, unless it is
     known which tokens see which: the former attends as `is_causal` says."""
     transformer = loaded.transformers_model
@@ -228,7 +212,7 @@ class SentenceEmbedder:
 
     CACHE_BYTES = 256 << 20
 
-    def __init__(self, options: ModelOptions) -> None:
+    def __init__(self, options: EmbeddingFields) -> None:
         self._model = load_model(options)
         own = self._model.prompts.get(self._model.default_prompt_name)
         self._prompt: str = (own or "") if options.prompt is None else options.prompt
@@ -338,18 +322,18 @@ class EmbeddingFields(Config):
             raise ValueError("backend sentence_transformers needs model, a name or a folder")
         if self.backend == "hashed_ngram" and self.model is not None:
             raise ValueError("model is only for backend sentence_transformers")
-        defaults = ModelOptions("")._asdict()
-        given = [name for name in _OF_MODELS if getattr(self, name) != defaults[name]]
-        if self.backend == "hashed_ngram" and given:
+        if self.backend == "hashed_ngram" and any(map(self._is_given, _OF_MODELS)):
             names = ", ".join(_OF_MODELS)
             raise ValueError(f"the fields {names} are only for backend sentence_transformers")
         return self
 
     def cache_key_fields(self) -> Mapping[str, Any]:
         # Fields at their defaults are left out, so that results of versions without them are found.
-        defaults = ModelOptions("")._asdict()
         fields = self.model_dump(mode="json")
-        return {k: v for k, v in fields.items() if k not in _OF_MODELS or v != defaults[k]}
+        return {k: v for k, v in fields.items() if k not in _OF_MODELS or self._is_given(k)}
+
+    def _is_given(self, name: str) -> bool:
+        return bool(getattr(self, name) != EmbeddingFields.model_fields[name].default)
 
     def check_files(self) -> None:
         if self.backend == "sentence_transformers":
@@ -360,7 +344,8 @@ class EmbeddingFields(Config):
         if self.backend == "hashed_ngram":
             return hashed_ngram
         with _loading:  # Otherwise each worker thread would load the model.
-            return _loaded(ModelOptions(*(getattr(self, name) for name in ModelOptions._fields)))
+            own = {name: getattr(self, name) for name in EmbeddingFields.model_fields}
+            return _loaded(EmbeddingFields(**own))
 
 
 _OF_MODELS = ("attention", "pooling", "append_eos", "prompt", "trust_remote_code")
@@ -368,15 +353,8 @@ _loading = Lock()
 
 
 @lru_cache(maxsize=4)
-def _loaded(options: ModelOptions) -> SentenceEmbedder:
+def _loaded(options: EmbeddingFields) -> SentenceEmbedder:
     return SentenceEmbedder(options)
-
-
-class GroupGrams(NamedTuple):
-    """Cosines within groups that have the same number M of texts."""
-
-    rows_BM: Array  # int64, the row of each text; one line per group
-    grams_BMM: Array  # float64, cosine similarities between the texts of the group
 
 
 _BLOCK_ROWS = 8192
@@ -384,9 +362,9 @@ _BLOCK_ROWS = 8192
 
 def group_grams(
     texts: pa.Array, groups: Groups, used_N: Array, embed: Embedder
-) -> Iterator[GroupGrams]:
-    """Cosines of the texts of each group, for all groups of a size at once; an OperatorError where
-    a vector is zero or not finite."""
+) -> Iterator[tuple[Array, Array]]:
+    """For all groups with M texts at once, the row of each text, int64[B, M], and the cosines of
+    those of a group, float64[B, M, M]; an OperatorError where a vector is zero or not finite."""
     rows_R = np.flatnonzero(used_N)
     sizes_G = groups.sum(used_N)
     sizes_G = sizes_G[sizes_G > 0]
@@ -400,7 +378,7 @@ def group_grams(
         for size in np.unique(sizes):
             places_BM = starts[sizes == size][:, None] + np.arange(size)
             own = vectors[places_BM - first]
-            yield GroupGrams(rows_R[places_BM], own @ own.transpose(0, 2, 1))
+            yield rows_R[places_BM], own @ own.transpose(0, 2, 1)
 
 
 def _unit(vectors: Array) -> Array:

@@ -30,7 +30,6 @@ _RUN = re.compile(
     r"(?:[0-9.,()+\-−–*/×÷·⋅xX$€£%= \t]|\\times|\\cdot|\\div)*"
 )
 _BREAK = re.compile(r"[.,](?:[ \t]+|$)")
-_SIMPLE = re.compile(r"(\d{1,15}) ?([-+*/]) ?(\d{1,15}) ?= ?(\d{1,15})")
 _TOKEN = re.compile(
     r"[ \t]*(?:([()+\-−–*/×÷·⋅]|[xX](?=[ \t]*[0-9.$€£(])|\\times|\\cdot|\\div)"
     r"|[$€£]?(\d{1,3}(?:,\d{3})+(?![\d,])|\d{1,24}(?![\d,]))?(\.\d{1,24})?(%?))"
@@ -112,9 +111,6 @@ def _starts_expression(text: str, start: int) -> bool:
 
 @lru_cache(maxsize=1 << 16)
 def _count(piece: str, whole: bool) -> tuple[int, int]:
-    simple = _SIMPLE.fullmatch(piece)
-    if simple and whole and int(simple[3]):
-        return 1, not _holds(int(simple[1]), simple[2], int(simple[3]), int(simple[4]))
     found = list(_statements(piece, whole))
     return len(found), sum(not statement.holds for statement in found)
 
@@ -215,16 +211,6 @@ def _bare(text: str) -> str:
 
 def _numbers(tokens: _Terms) -> int:
     return sum(not isinstance(token, str) for token in tokens)
-
-
-def _holds(one: int, sign: str, other: int, result: int) -> bool:
-    if sign == "+":
-        return one + other == result
-    if sign == "-":
-        return one - other == result
-    if sign == "*":
-        return one * other == result
-    return one == result * other
 
 
 def _agree(left: Fraction, right: Fraction, written: _Terms) -> bool:

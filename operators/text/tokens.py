@@ -105,14 +105,12 @@ def _values(lowercase: bool) -> Array:
 
 _KINDS = _kinds()
 _VALUES = {lowercase: _values(lowercase) for lowercase in (False, True)}
-_VALUES_OF_WORDS = {
-    lowercase: np.where(_KINDS == _MARK, np.uint64(0), values)
-    for lowercase, values in _VALUES.items()
-}
+_VALUES_OF_WORDS = np.where(_KINDS == _MARK, np.uint64(0), _VALUES[True])
 
 
 def tokens_of(text: Text, *, lowercase: bool = True, marks: bool = True) -> Tokens:
-    """Hash the tokens of a block. Without `marks`, punctuation marks only separate words.
+    """Hash the tokens of a block. Without `marks`, words are in lower case, and punctuation marks
+    only separate them.
 
     >>> block = next(blocks(pa.array(["2 + x", "2+X"], pa.large_string())))
     >>> hashes, offsets = tokens_of(block)
@@ -127,7 +125,7 @@ def tokens_of(text: Text, *, lowercase: bool = True, marks: bool = True) -> Toke
     starts_B[1:] |= word_B[1:] & ~word_B[:-1]
     starts_B[0] |= word_B[0]
     starts_T = np.flatnonzero(starts_B)
-    values = (_VALUES if marks else _VALUES_OF_WORDS)[lowercase]
+    values = _VALUES[lowercase] if marks else _VALUES_OF_WORDS
     hashes_T = sums(values[text.bytes_B], starts_T)
     return Tokens(hashes_T, np.searchsorted(starts_T, text.offsets_N1))
 

@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from ...operators.arrow_compute import pc
+from ...operators.columns import numbers
 from ...operators.groups import Array, Groups, average_ranks
 from ..console import as_json, listed, path_text
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
-from .figures import RowFigures, column_values, masked_tokens, row_figures, value_counts
+from .figures import RowFigures, masked_tokens, row_figures, value_counts
 from .rows import KEPT, RowTable
 
 UNKNOWN = "not_stored"
@@ -45,7 +46,7 @@ class Comparison(NamedTuple):
 def compare(before: RowTable, after: RowTable) -> Comparison:
     sides, groups = (before, after), before.groups
     was_N, is_N = (rows.kept_N for rows in sides)
-    signs = [np.sign(np.nan_to_num(column_values(rows.table, "advantage"))) for rows in sides]
+    signs = [np.sign(np.nan_to_num(numbers(rows.table, "advantage"))) for rows in sides]
     unknown = pc.equal(after.table["reason"].cast(pa.string()), UNKNOWN)
     unknown_N = np.array(pc.fill_null(unknown, False))
     both_N = was_N & is_N
@@ -58,7 +59,7 @@ def compare(before: RowTable, after: RowTable) -> Comparison:
         "unknown": unknown_N,
     }
     was_G, is_G, unknown_G = (groups.sum(each) > 0 for each in (was_N, is_N, unknown_N))
-    x_N, y_N = (column_values(rows.table, "reward") for rows in sides)
+    x_N, y_N = (numbers(rows.table, "reward") for rows in sides)
     columns = {name: before.table[name] for name in ("response_id", "prompt_id")}
     for when, rows in zip(("before", "after"), sides, strict=True):
         fate_N = np.asarray(rows.table["fate"])
@@ -83,13 +84,11 @@ def compare(before: RowTable, after: RowTable) -> Comparison:
 def rank_correlation(groups: Groups, x_N: Array, y_N: Array, used_N: Array) -> float:
     """Spearman's correlation within groups, mean over those with spread in both, else NaN."""
     known_N = used_N & np.isfinite(x_N) & np.isfinite(y_N)
-    codes_N, n = groups.codes_N[known_N], len(groups.starts_G)
-    sizes_G = np.bincount(codes_N, minlength=n)
+    known = Groups.of_column(pa.array(groups.codes_N[known_N]))
+    ranks = [average_ranks(known.codes_N, values[known_N]) for values in (x_N, y_N)]
+    x, y = (rank - known.mean(rank)[known.codes_N] for rank in ranks)
     with np.errstate(invalid="ignore", divide="ignore"):
-        ranks = [average_ranks(codes_N, values[known_N]) for values in (x_N, y_N)]
-        x, y = (rank - (np.bincount(codes_N, rank, n) / sizes_G)[codes_N] for rank in ranks)
-        xy_G, xx_G, yy_G = (np.bincount(codes_N, each, n) for each in (x * y, x * x, y * y))
-        found_G = xy_G / np.sqrt(xx_G * yy_G)
+        found_G = known.sum(x * y) / np.sqrt(known.sum(x * x) * known.sum(y * y))
     found_G = found_G[np.isfinite(found_G)]
     return float(found_G.mean()) if len(found_G) else math.nan
 

@@ -25,14 +25,14 @@ import pyarrow as pa
 
 from ...operators import DataError
 from ...operators.arrow_compute import pc
-from ...operators.columns import NOT_APPLICABLE
+from ...operators.columns import NOT_APPLICABLE, numbers
 from ...operators.groups import Groups
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ..console import path_text
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .comparison import Comparison, compare, recipe_differences
-from .figures import RowFigures, column_values, finite_mean, row_figures
+from .figures import RowFigures, finite_mean, row_figures
 from .rows import RowTable, stored_rows
 from .stored import Stored, StoredSet
 
@@ -237,8 +237,8 @@ def _added(rows: RowTable, name: str) -> float:
         return math.nan
     if f"contribution_{name}" not in rows.table.column_names:
         return 0.0
-    rewarded_N = rows.kept_N & np.isfinite(column_values(rows.table, "reward"))
-    added_N = np.nan_to_num(column_values(rows.table, f"contribution_{name}")[rewarded_N])
+    rewarded_N = rows.kept_N & np.isfinite(numbers(rows.table, "reward"))
+    added_N = np.nan_to_num(numbers(rows.table, f"contribution_{name}")[rewarded_N])
     return finite_mean(added_N) if len(added_N) else 0.0
 
 

@@ -12,7 +12,7 @@ and evidence changes no result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -69,6 +69,8 @@ def judge_evidence(operator: _KeepsRawAnswers, table: pa.Table) -> dict[str, pa.
 def diversity_evidence(operator: DiversityRewardMapper, table: pa.Table) -> dict[str, pa.Array]:
     """`nearest_response_id`, `nearest_cosine` and `mean_cosine`, to the others of the group that
     have a text. A closed gate withholds the reward, not the cosines."""
+    if operator.backend != "hashed_ngram":
+        return {}  # No model is loaded to look at a run.
     groups, n = Groups.of(table), table.num_rows
     texts = texts_of(table[operator.column])
     used_N = usable_texts(texts)
@@ -109,13 +111,8 @@ def repeat_evidence(
     name = "response_id" if operator.unit == "response" else "prompt_id"
     digest = operator.digest(table)
     compared_N = np.asarray(digest["key"].is_valid())
-    if operator.unit == "prompt":
-        compared_N &= np.asarray(digest["starts"])
     dropped_N = np.asarray(pc.is_valid(reasons))
-    kept_N = _kept_instead(operator, digest, compared_N, dropped_N)
-    if operator.unit == "prompt" and len(kept_N):
-        starts_N = np.asarray(digest["starts"])
-        kept_N = kept_N[starts_N][np.cumsum(starts_N) - 1]
+    kept_N = operator.as_first(_kept_instead(operator, digest, compared_N, dropped_N), digest)
     ids = flat(table[name].cast(pa.string()))
     return {"repeats": ids.take(pa.array(kept_N, mask=kept_N < 0))}
 
@@ -150,30 +147,20 @@ def _kept_instead(
     return found_N
 
 
-_WITH_EVIDENCE = (
-    MathVerifyMapper,
-    _KeepsRawAnswers,
-    DiversityRewardMapper,
-    ExactDeduplicator,
-    MinhashDeduplicator,
-    NgramDecontaminationFilter,
-)
+_EVIDENCE: Mapping[type, Callable[[Any, pa.Table, Any], Mapping[str, pa.Array]]] = {
+    MathVerifyMapper: lambda _, table, reasons: answer_evidence(table),
+    _KeepsRawAnswers: lambda operator, table, _: judge_evidence(operator, table),
+    DiversityRewardMapper: lambda operator, table, _: diversity_evidence(operator, table),
+    ExactDeduplicator: repeat_evidence,
+    MinhashDeduplicator: repeat_evidence,
+    NgramDecontaminationFilter: lambda own, table, _: {"question": own.questions(table)},
+}
 
 
-def evidence(step: Step, table: pa.Table, reasons: Any = None) -> Mapping[str, pa.Array]:
-    operator = step.operator
-    if isinstance(operator, MathVerifyMapper):
-        return answer_evidence(table)
-    if isinstance(operator, _KeepsRawAnswers):
-        return judge_evidence(operator, table)
-    if isinstance(operator, DiversityRewardMapper):
-        # No model is loaded to look at a run.
-        cheap = operator.backend == "hashed_ngram"
-        return diversity_evidence(operator, table) if cheap else {}
-    if isinstance(operator, ExactDeduplicator | MinhashDeduplicator) and reasons is not None:
-        return repeat_evidence(operator, table, reasons)
-    if isinstance(operator, NgramDecontaminationFilter):
-        return {"question": operator.questions(table)}
+def evidence(step: Step, table: pa.Table, reasons: Any) -> Mapping[str, pa.Array]:
+    for kind, found in _EVIDENCE.items():
+        if isinstance(step.operator, kind):
+            return found(step.operator, table, reasons)
     return {}
 
 
@@ -187,7 +174,7 @@ def evidence_of_rows(parts: Sequence[AppliedStep], rows: Sequence[Array]) -> Map
     ids = [] if isinstance(step.operator, NgramDecontaminationFilter) else ["response_id"]
     needed = {*ids, *step.operator.reads()}
     there = all(needed <= {*each.before.column_names} for each in parts)
-    if not there or not isinstance(step.operator, _WITH_EVIDENCE):
+    if not there or not isinstance(step.operator, tuple(_EVIDENCE)):
         return {}
     tables, reasons = list[pa.Table](), list[pa.Array]()
     for each, own in zip(parts, rows, strict=True):

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...operators.arrow_compute import pc
-from ...operators.columns import NOT_APPLICABLE, right_and_wrong
+from ...operators.columns import NOT_APPLICABLE, numbers, right_and_wrong
 from ...operators.confidence import AccuracyInterval, pass_at_k, pass_at_powers
 from ...operators.filter.policy_age_filter import TOO_OLD
 from ...operators.groups import Array, Groups
@@ -52,13 +52,6 @@ class GroupFigures(NamedTuple):
     # whose advantages are all 0 or null; None: rows that were dropped are not on file
     without_signal: int | None
     pass_rates: HistogramFigures
-
-    @property
-    def share_without_signal(self) -> float:
-        """NaN without any group, and where it is not known."""
-        if self.without_signal is None or not self.groups:
-            return np.nan
-        return self.without_signal / self.groups
 
 
 class ComponentFigures(NamedTuple):
@@ -114,7 +107,7 @@ class SetFigures(NamedTuple):
 def set_figures(rows: RowTable, funnel: Sequence[StepReport]) -> SetFigures:
     table, groups, lengths_N = rows.table, rows.groups, rows.lengths_N
     shares = component_shares(rows, lengths_N)
-    values = [column_values(table, f"reward_{name}") for name in rows.components]
+    values = [numbers(table, f"reward_{name}") for name in rows.components]
     within = [v - groups.mean(v, np.isfinite(v))[groups.codes_N] for v in values]
     return SetFigures(
         tuple(funnel),
@@ -122,7 +115,7 @@ def set_figures(rows: RowTable, funnel: Sequence[StepReport]) -> SetFigures:
         group_figures(rows),
         {name: _component(rows, name, shares[name]) for name in rows.components},
         histogram(lengths_N[lengths_N >= 0]),
-        histogram(_finite(column_values(table, "advantage"))),
+        histogram(_finite(numbers(table, "advantage"))),
         correlation(values),
         correlation(within),
         finite_mean(masked_tokens(table)[rows.kept_N]),
@@ -157,8 +150,8 @@ def _source(rows: RowTable, is_own: pa.ChunkedArray) -> SourceFigures:
         found.prompts,
         int(own.has_response_N.sum()),
         found.accuracy.mean if found.accuracy else np.nan,
-        finite_mean(column_values(table, "reward")),
-        finite_mean(column_values(table, POLICY_AGE)),
+        finite_mean(numbers(table, "reward")),
+        finite_mean(numbers(table, POLICY_AGE)),
         old or 0,
     )
 
@@ -179,7 +172,7 @@ def group_figures(rows: RowTable) -> GroupFigures:
     groups = rows.groups
     rates_G, right_G, wrong_G = pass_rates(rows)
     known_G, sampled_G = right_G + wrong_G > 0, groups.sum(rows.has_response_N) > 0
-    advantage_N = np.nan_to_num(column_values(rows.table, "advantage"))
+    advantage_N = np.nan_to_num(numbers(rows.table, "advantage"))
     signal_G = groups.sum((advantage_N != 0) & rows.kept_N) > 0
     most = int((right_G + wrong_G).max()) if len(rates_G) else 1
     bins = most if 1 <= most <= BINS else 20
@@ -236,7 +229,7 @@ def component_advantages(rows: RowTable) -> dict[str, Array]:
     distances of its rewards from their mean: then no component has a part of them.
     """
     table, groups = rows.table, rows.groups
-    advantage_N, reward_N = column_values(table, "advantage"), column_values(table, "reward")
+    advantage_N, reward_N = numbers(table, "advantage"), numbers(table, "reward")
     valid_N = np.isfinite(advantage_N) & np.isfinite(reward_N)
     distance_N = _centred(groups, reward_N, valid_N)
     spread_G = groups.sum(np.where(valid_N, np.abs(distance_N), 0.0))
@@ -247,7 +240,7 @@ def component_advantages(rows: RowTable) -> dict[str, Array]:
     valid_N = valid_N & ~(groups.sum(other_N) > 0)[groups.codes_N]
     found = {}
     for name in rows.components:
-        added_N = column_values(table, f"contribution_{name}")
+        added_N = numbers(table, f"contribution_{name}")
         if np.isfinite(added_N).any():
             added_N = np.nan_to_num(added_N)
             part_N = _centred(groups, added_N, valid_N) * factor_G[groups.codes_N]
@@ -256,7 +249,7 @@ def component_advantages(rows: RowTable) -> dict[str, Array]:
 
 
 def component_shares(rows: RowTable, lengths_N: Array) -> dict[str, ComponentShare]:
-    advantage_N = column_values(rows.table, "advantage")
+    advantage_N = numbers(rows.table, "advantage")
     used_N = np.isfinite(advantage_N) & rows.kept_N
     full_N = np.where(used_N, advantage_N, 0.0)
     weight_N = np.sign(full_N) * np.maximum(lengths_N, 0)
@@ -283,7 +276,7 @@ class RowFigures(NamedTuple):
     advantage: float  # mean |A| over the rows kept
     masked: float  # share of a response's tokens that does not train, mean over the rows kept
     pass_rate: float  # right among the graded rows
-    silent: float  # share of groups without signal
+    silent: float  # share of groups without signal; NaN without any group
     length: float  # mean, in `unit`
     unit: str  # `tokens` or `characters`
     shares: Mapping[str, ComponentShare]  # of the advantages, by component
@@ -292,11 +285,13 @@ class RowFigures(NamedTuple):
 def row_figures(rows: RowTable) -> RowFigures:
     table, groups, kept_N, lengths_N = rows.table, rows.groups, rows.kept_N, rows.lengths_N
     reward_N, advantage_N = (
-        np.where(kept_N, column_values(table, name), np.nan) for name in ("reward", "advantage")
+        np.where(kept_N, numbers(table, name), np.nan) for name in ("reward", "advantage")
     )
     reward, n = finite_mean(reward_N), np.isfinite(reward_N).sum()
     sums_G = groups.sum(np.nan_to_num(reward_N - reward))
     _, right_G, wrong_G = pass_rates(rows)
+    of_groups = group_figures(rows)
+    silent = of_groups.without_signal if of_groups.groups else None
     graded = float(right_G.sum() + wrong_G.sum()) if rows.with_dropped else 0.0
     return RowFigures(
         table.num_rows,
@@ -307,7 +302,7 @@ def row_figures(rows: RowTable) -> RowFigures:
         finite_mean(np.abs(advantage_N)),
         finite_mean(masked_tokens(table)[kept_N]),
         float(right_G.sum()) / graded if graded else np.nan,
-        group_figures(rows).share_without_signal,
+        np.nan if silent is None else silent / of_groups.groups,
         finite_mean(lengths_N[lengths_N >= 0]) if rows.with_dropped else np.nan,
         rows.unit,
         component_shares(rows, lengths_N),
@@ -315,7 +310,7 @@ def row_figures(rows: RowTable) -> RowFigures:
 
 
 def _component(rows: RowTable, name: str, share: ComponentShare) -> ComponentFigures:
-    values = _finite(column_values(rows.table, f"reward_{name}"))
+    values = _finite(numbers(rows.table, f"reward_{name}"))
     missing = rows.table[f"reward_{name}_missing"].cast(pa.string())
     missing = missing.filter(pc.not_equal(missing, NOT_APPLICABLE))
     counted = missing.value_counts().to_pylist()
@@ -360,11 +355,6 @@ def _centred(groups: Groups, values_N: Array, valid_N: Array) -> Array:
     return distance
 
 
-def column_values(table: pa.Table, name: str) -> Array:
-    """Float64[N], NaN for null."""
-    return np.array(pc.fill_null(table[name], np.nan), np.float64)
-
-
 def value_counts(column: pa.ChunkedArray) -> dict[str, int]:
     """How often each text occurs, the most frequent first."""
     counts = Counter[str](column.cast(pa.string()).drop_null().to_pylist())
@@ -373,8 +363,8 @@ def value_counts(column: pa.ChunkedArray) -> dict[str, int]:
 
 def masked_tokens(table: pa.Table) -> Array:
     """The share of each row's tokens that is masked, by weights of tokens or of the row."""
-    of_tokens_N = np.nan_to_num(column_values(table, "masked_tokens"))
-    return np.where(column_values(table, "loss_weight") == 0, 1.0, of_tokens_N)
+    of_tokens_N = np.nan_to_num(numbers(table, "masked_tokens"))
+    return np.where(numbers(table, "loss_weight") == 0, 1.0, of_tokens_N)
 
 
 def finite_mean(values: Array) -> float:

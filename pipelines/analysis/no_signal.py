@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from ...operators.arrow_compute import pc
-from ...operators.columns import NOT_APPLICABLE, component_columns, right_and_wrong
-from ...operators.groups import Array, Groups
+from ...operators.columns import NOT_APPLICABLE, component_columns, numbers, right_and_wrong
 from ...operators.logs import visible
 from ..console import listed
-from .figures import column_values, value_counts
+from .figures import value_counts
 from .rows import RowTable, joined_rows, stored_rows, written_values
 from .stored import StoredSet
 
@@ -70,8 +69,8 @@ def _causes(rows: RowTable, decisive: str) -> Counter[str]:
     table, groups = rows.table, rows.groups
     right_N, wrong_N = right_and_wrong(table["verdict"].cast(pa.string()))
     verdict_N = np.where(right_N, 1.0, np.where(wrong_N, 0.0, np.nan))
-    reward_N, advantage_N = (column_values(table, name) for name in ("reward", "advantage"))
-    reward_G, verdict_G = _differs(groups, reward_N), _differs(groups, verdict_N)
+    reward_N, advantage_N = (numbers(table, name) for name in ("reward", "advantage"))
+    reward_G, verdict_G = (groups.std(x, np.isfinite(x)) > 0 for x in (reward_N, verdict_N))
     signal = {"advantage": np.nan_to_num(advantage_N), "reward": reward_G, "verdict": verdict_G}
     if signal[decisive].any():
         return Counter()
@@ -104,16 +103,6 @@ def _cut_off(cause: str, table: pa.Table, verdicts: str) -> str:
         return ""
     cut = f"{n:,} of {of_all:,} responses ended by {end}{verdicts}"
     return f"{cut}: {_LIMITS[end]} may be too small."
-
-
-def _differs(groups: Groups, values_N: Array) -> Array:
-    """bool[G]: whether two known values of a group do."""
-    if not len(values_N):  # `reduceat` takes no empty array.
-        return np.zeros(0, bool)
-    low_N, high_N = (np.where(np.isfinite(values_N), values_N, each) for each in (np.inf, -np.inf))
-    low_G = np.minimum.reduceat(low_N, groups.starts_G)
-    differs_G: Array = low_G < np.maximum.reduceat(high_N, groups.starts_G)
-    return differs_G
 
 
 def _example(sets: Sequence[StoredSet]) -> str:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from ...operators import DataError
+from ...operators.columns import numbers
 from ...operators.confidence import wilson_interval
 from ...operators.groups import Array
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
@@ -25,7 +26,7 @@ from ..engine.progress import Progress
 from ..engine.steps import AppliedStep, run_step
 from ..recipe.recipe import Recipe, load
 from ..recipe.steps import Step, credit_step, gives_credit
-from .figures import RowFigures, column_values, row_figures
+from .figures import RowFigures, row_figures
 from .replay import SetSamples
 from .rows import RowTable
 from .stored import Stored, StoredSet
@@ -73,7 +74,7 @@ def _inverse(share: float) -> float:
 
 def _kept_advantages(rows: RowTable) -> Array:
     """float64[N]; NaN for a row that is dropped."""
-    return np.where(rows.kept_N, column_values(rows.table, "advantage"), np.nan)
+    return np.where(rows.kept_N, numbers(rows.table, "advantage"), np.nan)
 
 
 def _advantages(

@@ -23,12 +23,12 @@ import pyarrow as pa
 import xxhash
 
 from ...operators.arrow_compute import pc
-from ...operators.columns import is_text, right_and_wrong
-from ...operators.groups import Array, average_ranks, mix
+from ...operators.columns import is_text, numbers, right_and_wrong
+from ...operators.groups import Array, Groups, average_ranks, mix
 from ...operators.mapper.judgement_reward_mapper import JudgementRewardMapper
 from ...operators.text.tokens import Tokens, blocks, shingles, texts_of, tokens_of
 from ..engine.frame import Frame
-from .figures import column_values, component_advantages
+from .figures import component_advantages
 from .rows import RowTable, rows_of, written_values
 from .stored import Stored, StoredSet
 
@@ -286,20 +286,18 @@ class _GroupMeans(NamedTuple):
 
     @classmethod
     def of(cls, rows: SignRows) -> _GroupMeans:
-        n = int(rows.groups_N.max(initial=-1)) + 1
-        steps_G = np.zeros(n)
-        steps_G[rows.groups_N] = rows.steps_N
-        order_N = np.argsort(np.nan_to_num(rows.lengths_N, nan=-1.0), kind="stable")
-        longest_G = np.zeros(n, np.int64)
-        longest_G[rows.groups_N[order_N]] = order_N  # The last one that is written stays.
-        right_N = rows.right_N
+        groups = Groups.of_column(pa.array(rows.groups_N))
+
+        def mean(values_N: Array) -> Array:
+            return groups.mean(values_N, np.isfinite(values_N))
+
         return cls(
-            steps_G,
-            _mean(rows.groups_N, rows.lengths_N, n),
-            _mean(rows.groups_N, right_N, n),
-            np.bincount(rows.groups_N[np.isfinite(right_N)], minlength=n),
-            longest_G,
-            {name: _mean(rows.groups_N, v, n) for name, v in rows.components.items()},
+            rows.steps_N[groups.starts_G],
+            mean(rows.lengths_N),
+            mean(rows.right_N),
+            groups.sum(np.isfinite(rows.right_N)),
+            np.flatnonzero(groups.rank(-np.nan_to_num(rows.lengths_N, nan=-1.0)) == 0),
+            {name: mean(values_N) for name, values_N in rows.components.items()},
         )
 
 
@@ -359,20 +357,10 @@ def _carries(rows: SignRows, component: str) -> SignResult:
     return _tested(rows, f"{component} carries the advantage", len(more_G), found)
 
 
-def _mean(codes_N: Array, values_N: Array, n: int) -> Array:
-    """Mean of the known values of each code, float64[n]; NaN without any."""
-    known_N = np.isfinite(values_N)
-    sums = np.bincount(codes_N[known_N], values_N[known_N], n)
-    counts = np.bincount(codes_N[known_N], minlength=n)
-    means_G: Array = np.divide(sums, counts, out=np.full(n, np.nan), where=counts > 0)
-    return means_G
-
-
 MOST_GROUPS = 2_000
 """Groups of all sets of a kind that are looked at: as many of each part, drawn at random."""
 NGRAM = 8
 """Words of the response in a row that count as an echo where the prompt has them, too."""
-_VERIFICATION = "verification"
 _COMPONENT, _PART = "component of ", "part of "
 
 
@@ -399,11 +387,11 @@ def _table(one: StoredSet, base: Frame, rows: RowTable, drawn: Array, first: int
     codes_N = np.searchsorted(drawn, rows.groups.codes_N[at_N])
     characters_N, boxes_N, echo_N = _of_texts(base, at_N, codes_N)
     rows_of = {
-        **{f"{_COMPONENT}{x}": column_values(rows.table, f"reward_{x}") for x in rows.components},
+        **{f"{_COMPONENT}{x}": numbers(rows.table, f"reward_{x}") for x in rows.components},
         **{f"{_PART}{x}": part_N for x, part_N in component_advantages(rows).items()},
     }
     table = rows.table.take(pa.array(at_N))
-    kept_N, advantages_N = rows.kept_N[at_N], column_values(table, "advantage")
+    kept_N, advantages_N = rows.kept_N[at_N], numbers(table, "advantage")
     in_tokens = rows.unit == "tokens"
     verdicts, right_N = _verdicts(one, table)
     return pa.table(
@@ -427,7 +415,7 @@ def _sign_rows(name: str, table: pa.Table) -> SignRows:
 
     def starting(start: str) -> dict[str, Array]:
         names = [each for each in table.column_names if each.startswith(start)]
-        return {each.removeprefix(start): column_values(table, each) for each in names}
+        return {each.removeprefix(start): numbers(table, each) for each in names}
 
     return SignRows(
         set=name,
@@ -435,13 +423,13 @@ def _sign_rows(name: str, table: pa.Table) -> SignRows:
         steps_N=np.asarray(table["step"]),
         groups_N=np.asarray(table["group"]),
         verdicts_N=np.asarray(words.indices).astype(np.int64),
-        right_N=column_values(table, "right"),
-        advantages_N=column_values(table, "advantage"),
-        lengths_N=column_values(table, "length"),
+        right_N=numbers(table, "right"),
+        advantages_N=numbers(table, "advantage"),
+        lengths_N=numbers(table, "length"),
         components=starting(_COMPONENT),
         parts=starting(_PART),
-        boxes_N=column_values(table, "boxes"),
-        echo_N=column_values(table, "echo"),
+        boxes_N=numbers(table, "boxes"),
+        echo_N=numbers(table, "echo"),
     )
 
 
@@ -453,8 +441,8 @@ def _verdicts(one: StoredSet, table: pa.Table) -> tuple[pa.Array, Array]:
     judges = [
         each.operator for each in one.steps if isinstance(each.operator, JudgementRewardMapper)
     ]
-    if judges and f"reward_{_VERIFICATION}" in table.column_names:
-        reward_N = column_values(table, f"reward_{_VERIFICATION}")
+    if judges and "reward_verification" in table.column_names:
+        reward_N = numbers(table, "reward_verification")
         judged_N = np.isfinite(reward_N)
         right_N = reward_N == judges[-1].right
         found_N = np.where(judged_N, right_N, found_N)

@@ -9,6 +9,7 @@ The first verifier is the recipe's own, by the verdicts on file; the second is m
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
@@ -254,17 +255,12 @@ def metamorphic_checks(
             )
             failing.setdefault((trial.check, trial.pair), found)
     order = [*KEEP, *CHANGE]
-    rates = tuple(
-        _rate(check, len(applies[check]), sum(name == check for name, _ in failing))
-        for check in order
-    )
+    failed, rates = Counter(name for name, _ in failing), list[CheckedRate]()
+    for check, its in applies.items():
+        interval = wilson_interval(failed[check] / len(its), len(its)) if its else None
+        rates.append(CheckedRate(check, len(its), failed[check], interval))
     listed = sorted(failing.values(), key=lambda each: order.index(each.check))
-    return MetamorphicResult(rates, tuple(listed), len(pairs), len(distinct))
-
-
-def _rate(check: str, pairs: int, failing: int) -> CheckedRate:
-    interval = wilson_interval(failing / pairs, pairs) if pairs else None
-    return CheckedRate(check, pairs, failing, interval)
+    return MetamorphicResult(tuple(rates), tuple(listed), len(pairs), len(distinct))
 
 
 def _pairs(graded: GradedRows) -> dict[tuple[str, str], bool]:

@@ -65,12 +65,6 @@ from .tables import (
     without_own,
 )
 
-_SCOPES = {
-    "mapper": Scope.ROW,
-    "filter": Scope.ROW,
-    "deduplicator": Scope.DATASET,
-    "selector": Scope.DATASET,
-}
 _OF_BATCHES = ("nlpaug_en_mapper", "nlpcda_zh_mapper")
 """Mappers that make new texts of the first row of a batch."""
 _OF_FUNCTIONS = ("python_file_mapper", "python_lambda_mapper")
@@ -92,7 +86,8 @@ def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operat
     # `index_key` numbers the rows of the dataset, and batches are cut from it, not from a chunk.
     is_of_batch = name in _OF_BATCHES or (name in _OF_FUNCTIONS and bool(fields.get("batched")))
     sees_all = given.get("index_key") is not None or found.needs_ray or is_of_batch
-    scope = Scope.DATASET if sees_all else _SCOPES[found.kind]
+    sees_all = sees_all or found.kind in ("deduplicator", "selector")
+    scope = Scope.DATASET if sees_all else Scope.ROW
     return build(_kind(name, found.kind, scope), {**given, **common})
 
 

@@ -11,17 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
-from .problems import (
-    LEVELS,
-    Split,
-    check_asked,
-    distinct,
-    hashed,
-    pick,
-    read_texts,
-    seeded,
-    split_of,
-)
+from .problems import Split, distinct, hashed, pick, read_texts, seeded, split_of
 
 Argument: TypeAlias = int | str | list[int]
 """What a function of a problem is given; a script reads it from one line."""
@@ -83,7 +73,6 @@ class CodeProblem(NamedTuple):
 
 def code_problems(seed: int, split: Split, n: int) -> Iterator[CodeProblem]:
     """The first `n` problems of a split with different questions; no two splits share one."""
-    check_asked(split, LEVELS)
     made = partial(_problem, seed, split)
     return distinct(made, n, "problems", lambda each: each.question)
 

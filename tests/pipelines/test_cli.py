@@ -392,6 +392,7 @@ def test_data(rejuice, tmp_path, suffix):
     [
         (["x.csv"], "rejuice: x.csv has no known format; end it in .jsonl, .parquet, .arrow\n"),
         (["x.jsonl", "--levels", "x"], "rejuice: levels are 'x'; write them like 1,2,3\n"),
+        (["x.jsonl", "--levels", "9"], "rejuice: levels are 9; name some of 1, 2, 3, 4\n"),
     ],
 )
 def test_wrong_data(rejuice, tmp_path, words, line):

@@ -30,7 +30,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from . import forked_python
 from .forked_python import MOST_FILES, SIZE, STATUS, VARIABLE
@@ -311,15 +311,10 @@ def run(words: Sequence[str]) -> None:
     if kind == "-m":
         runpy.run_module(what, run_name="__main__", alter_sys=True)
     elif kind == "-c":
-        exec(compile(what, "<string>", "exec"), _main_module())
+        main_module = sys.modules["__main__"] = type(sys)("__main__")
+        exec(compile(what, "<string>", "exec"), vars(main_module))
     else:
         runpy.run_path(what, run_name="__main__")
-
-
-def _main_module() -> dict[str, Any]:
-    module = type(sys)("__main__")
-    sys.modules["__main__"] = module
-    return vars(module)
 
 
 def load_libraries(names: Sequence[str] = LIBRARIES) -> None:

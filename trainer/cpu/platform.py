@@ -46,9 +46,6 @@ class _CpuDevice(ModuleType):
         if trim is not None:
             trim(0)
 
-    def ipc_collect(self) -> None:
-        """Do nothing: there is no shared device memory."""
-
     def memory_allocated(self, device: Any = None) -> int:
         """Unknown: the operating system counts memory, torch does not."""
         return 0
@@ -56,7 +53,9 @@ class _CpuDevice(ModuleType):
     memory_reserved = max_memory_allocated = max_memory_reserved = memory_allocated
 
     def reset_peak_memory_stats(self, device: Any = None) -> None:
-        """Do nothing: there are no statistics."""
+        """Do nothing: there are neither statistics nor shared device memory."""
+
+    ipc_collect = reset_peak_memory_stats
 
     def mem_get_info(self, device: Any = None) -> tuple[int, int]:
         import psutil
@@ -70,10 +69,7 @@ class _CpuDevice(ModuleType):
     def set_rng_state(self, state: torch.Tensor, device: Any = None) -> None:
         torch.set_rng_state(state)
 
-    def manual_seed(self, seed: int) -> None:
-        torch.manual_seed(seed)
-
-    manual_seed_all = manual_seed
+    manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
 
 
 @PlatformRegistry.register(platform="cpu")
@@ -102,19 +98,11 @@ class CpuPlatform(PlatformBase):  # type: ignore[misc]
     def device_count(self) -> int:
         return 1
 
-    def set_device(self, device_index: Any) -> None:
-        pass
+    def synchronize(self, *_: Any) -> None:
+        """Do nothing, like all that verl asks of a device and cores have no need of."""
 
-    def synchronize(self, device_index: int | None = None) -> None:
-        pass
-
-    def manual_seed(self, seed: int) -> None:
-        torch.manual_seed(seed)
-
-    manual_seed_all = manual_seed
-
-    def set_allocator_settings(self, settings: str) -> None:
-        pass
+    set_device = set_allocator_settings = profiler_start = profiler_stop = cudart = synchronize
+    manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
 
     def empty_cache(self) -> None:
         self._device.empty_cache()
@@ -132,12 +120,6 @@ class CpuPlatform(PlatformBase):  # type: ignore[misc]
     def nvtx_range(self, msg: str) -> Iterator[None]:
         yield
 
-    def profiler_start(self) -> None:
-        pass
-
-    def profiler_stop(self) -> None:
-        pass
-
     def ray_resource_name(self) -> str:
         return "GPU"  # Slots that `ray_init.num_gpus` creates; verl places its workers in them.
 
@@ -146,6 +128,3 @@ class CpuPlatform(PlatformBase):  # type: ignore[misc]
 
     def is_ipc_supported(self) -> bool:
         return False
-
-    def cudart(self) -> Any:
-        return None

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Thread
 from typing import Any, ClassVar, NamedTuple
@@ -38,45 +38,6 @@ from ..verl.sampled import SampledGroups
 from ..verl.trajectories import AnyGroup, Slot, fail, prompt_batch, put, reason_of
 from .fork_server import PYTHON
 from .platform import sampling_cores
-
-# --- Agents ---------------------------------------------------------------------------
-# Agents on a CPU: the recipe's flow, beside the sampler that its policy samples from.
-
-
-class Agents:
-    def __init__(self, run: TrainingRun, engine: Engine) -> None:
-        assert run.split.agents is not None
-        self._run, self._mapper, self._engine = run, run.split.agents, engine
-        self._runners: dict[Settings, AgentRunner] = {}
-
-    def play(
-        self, prompts: Sequence[tuple[Slot, int]], settings: Settings
-    ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
-        """Every index exactly once, as groups finish."""
-        index = [slot.fields["extra_info"]["index"] for slot, _ in prompts]
-        # Not from verl, which would carry all columns of a prompt with each of its rows.
-        tasks = self._mapper.tasks(self._run.prompts(prompts[0][0].split), index)
-        seeded = (SeededTask(task, seed) for task, (_, seed) in zip(tasks, prompts, strict=True))
-        yield from self._runner(settings).run(seeded, settings.n)
-
-    def _runner(self, settings: Settings) -> AgentRunner:
-        # Tools belong to the event loop of their runner.
-        key = settings._replace(n=1)
-        if key not in self._runners:
-            encode = chat_encoder(policy_path(self._run.policy), self._mapper.chat_template_kwargs)
-            self._runners[key] = AgentRunner(
-                self._mapper.open_flow(),
-                self._mapper.open_tools(),
-                self._engine,
-                key,
-                policy=self._run.policy,
-                encode=encode,
-                max_prompt_tokens=self._run.config.max_prompt_tokens,
-            )
-        return self._runners[key]
-
-
-# --- Rollout --------------------------------------------------------------------------
 
 _NAME = "rejuice-sampler"
 _PUT = 16  # groups that are put into TransferQueue at once
@@ -103,7 +64,7 @@ class Sampler:
         build = partial(_engine, policy, threads=threads, chat_template_kwargs=chat_template_kwargs)
         # Not by OMP_NUM_THREADS, which the fork server's libraries have read already.
         self._engine = EngineProcesses(build, workers=workers, threads=None, launcher=PYTHON)
-        self._agents: Agents | None = None
+        self._runners: dict[Settings, AgentRunner] = {}
         self._folder, self._version = Path(os.environ[RUN_VARIABLE]), -1
         self._sampled = SampledGroups(self._folder) if samples_ahead() else None
         # In verl's log, at once: Ray ends this process without cleaning up.
@@ -140,9 +101,7 @@ class Sampler:
             return
         found: Iterable[tuple[int, AnyGroup | Failure]]
         if by_agents:
-            if self._agents is None:
-                self._agents = Agents(TrainingRun.open(self._folder), self._engine)
-            found = self._agents.play([(each.slot, each.seed) for each in left], settings)
+            found = self._play(left, settings)
         else:
             prompts = [Prompt(request.messages, request.seed) for request in left]
             found = self._engine.sample(prompts, settings)
@@ -181,6 +140,34 @@ class Sampler:
             put([(request.slot, group)], partition, step)
         return left
 
+    @cached_property
+    def _run(self) -> TrainingRun:
+        return TrainingRun.open(self._folder)
+
+    def _play(
+        self, prompts: Sequence[SampleRequest], settings: Settings
+    ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
+        """By the recipe's flow; every index exactly once, as groups finish."""
+        run, mapper = self._run, self._run.split.agents
+        assert mapper is not None
+        index = [each.slot.fields["extra_info"]["index"] for each in prompts]
+        # Not from verl, which would carry all columns of a prompt with each of its rows.
+        tasks = mapper.tasks(run.prompts(prompts[0].slot.split), index)
+        seeded = (SeededTask(task, each.seed) for task, each in zip(tasks, prompts, strict=True))
+        # Tools belong to the event loop of their runner.
+        key = settings._replace(n=1)
+        if key not in self._runners:
+            self._runners[key] = AgentRunner(
+                mapper.open_flow(),
+                mapper.open_tools(),
+                self._engine,
+                key,
+                policy=run.policy,
+                encode=chat_encoder(policy_path(run.policy), mapper.chat_template_kwargs),
+                max_prompt_tokens=run.config.max_prompt_tokens,
+            )
+        yield from self._runners[key].run(seeded, settings.n)
+
 
 class Replica(RolloutReplica):  # type: ignore[misc]
     async def launch_servers(self) -> None:
@@ -193,16 +180,10 @@ class Replica(RolloutReplica):  # type: ignore[misc]
         self._server_handle = server
         self._server_address = _NAME
 
-    async def sleep(self) -> None:
-        """Do nothing: the sampler has no memory to release."""
+    async def sleep(self, *_: Any, **__: Any) -> None:
+        """Do nothing: the sampler has no memory to release, and is not paused by an update."""
 
-    wake_up = sleep
-
-    async def abort_all_requests(self, reject_request: bool = False) -> None:
-        """Do nothing: it goes on sampling while the policy is updated."""
-
-    async def resume_generation(self) -> None:
-        """Do nothing: it was not paused."""
+    wake_up = abort_all_requests = resume_generation = sleep
 
 
 class Adapter(BaseRollout):  # type: ignore[misc]
@@ -211,11 +192,10 @@ class Adapter(BaseRollout):  # type: ignore[misc]
     Passed to the sampler by Ray they would be in memory twice more.
     """
 
-    async def resume(self, tags: list[str]) -> None:
-        """Do nothing: nothing was released."""
-
-    async def release(self) -> None:
+    async def release(self, *_: Any, **__: Any) -> None:
         """Do nothing: there is nothing to release."""
+
+    resume = release
 
     async def update_weights(
         self, weights: Any, wire_format: str = "named_tensors", **more: Any

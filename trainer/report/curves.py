@@ -21,8 +21,7 @@ Against = Literal["step", "tokens"]
 _AXES = {"step": "training step", "tokens": "tokens generated"}
 _LINES = ("-", "--", "-.", ":")
 _COLUMNS = 4
-_WIDTH, _HEIGHT = 4, 4
-"""Size of a panel, in inches."""
+_SIZE = 4  # of a panel, in inches
 
 
 class RunGroup(NamedTuple):
@@ -37,7 +36,7 @@ def draw(groups: Sequence[RunGroup], path: Path, *, against: Against = "step") -
     panels = _panels(groups)
     columns = min(_COLUMNS, len(panels))
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(_WIDTH * columns, _HEIGHT * rows), layout="constrained")
+    figure = Figure(figsize=(_SIZE * columns, _SIZE * rows), layout="constrained")
     FigureCanvasAgg(figure)
     for place, (title, panel) in enumerate(panels.items(), 1):
         axes = figure.add_subplot(rows, columns, place)

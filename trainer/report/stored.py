@@ -104,23 +104,24 @@ def _set(step_folder: Path, kind: SetKind) -> StoredSet:
         written = [(tuple(each.columns), each.reasons) for each in known]
         recipe = with_written(recipe.replace(steps=steps), written)
     steps = recipe.steps
-    files = _Files(folder)
+    table = partial(_table, folder)
+    rollouts = cache(partial(table, "rollouts"))
     return StoredSet(
         name=f"step {number}" if kind == "answers" else f"step {number} {kind}",
         training_step=number,
         kind=kind,
         recipe=recipe,
         parts=1,
-        source=lambda _: Frame.of(files.rollouts()),
-        base=lambda _: Frame.of(files.rollouts()),
-        ids=lambda _: files.table("rollouts", IDS),
+        source=lambda _: Frame.of(rollouts()),
+        base=lambda _: Frame.of(rollouts()),
+        ids=lambda _: table("rollouts", IDS),
         steps=steps,
         results=not_on_file(incomplete, "leave the step out by --steps, or train it again")
         if incomplete
-        else lambda _: _run_step(files, recorded),
+        else lambda _: _run_step(folder, recorded),
         incomplete=incomplete,
-        final=partial(files.table, "curated"),
-        decisions=partial(files.table, "decisions"),
+        final=partial(table, "curated"),
+        decisions=partial(table, "decisions"),
         fit=partial(_fit, step_folder, kind, steps),
         choice=partial(_choice, step_folder) if kind == "answers" else lambda: None,
     )
@@ -152,22 +153,17 @@ def _choice(step_folder: Path) -> StoredSet | None:
     )
 
 
-class _Files:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.rollouts = cache(partial(self.table, "rollouts"))
-
-    def table(
-        self, name: str, columns: Sequence[str] | None = None, needed: Sequence[str] = ()
-    ) -> pa.Table:
-        """One of them, or some columns of it."""
-        path = self._folder / f"{name}.parquet"
-        with _readable(path):
-            table = pq.read_table(path, columns=columns and list(columns))
-            table.validate(full=True)
-            # Each file is asked for those by name.
-            table.select([*_NEEDED.get(name, ()), *needed])
-            return table
+def _table(
+    folder: Path, name: str, columns: Sequence[str] | None = None, needed: Sequence[str] = ()
+) -> pa.Table:
+    """A file of a set, or some columns of it."""
+    path = folder / f"{name}.parquet"
+    with _readable(path):
+        table = pq.read_table(path, columns=columns and list(columns))
+        table.validate(full=True)
+        # Each file is asked for those by name.
+        table.select([*_NEEDED.get(name, ()), *needed])
+        return table
 
 
 def _recorded(folder: Path) -> list[RecordedStep | None]:
@@ -208,11 +204,11 @@ def _fit(folder: Path, kind: SetKind, steps: tuple[Step, ...], other: Recipe) ->
     return at_progress(_steps_of(other, kind), progress)
 
 
-def _run_step(files: _Files, recorded: list[RecordedStep | None]) -> RunStep:
+def _run_step(folder: Path, recorded: list[RecordedStep | None]) -> RunStep:
     """For `apply_steps`: what a step did, by values.parquet and the decisions."""
     by_name = {each.name: each for each in recorded if each is not None}
     kept = [name for each in by_name.values() for name in each.columns.values()]
-    values, decisions = files.table("values", needed=kept), files.table("decisions")
+    values, decisions = _table(folder, "values", needed=kept), _table(folder, "decisions")
     reasons_of = cache(partial(_reasons, flat(values["response_id"]), decisions))
 
     def run(step: Step, frame: Frame) -> StepResult:

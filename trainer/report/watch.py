@@ -236,15 +236,12 @@ class Watch:
         for shown in _SHOWN.findall(text):
             self._print(shown)
 
-    def _left(self, point: Point) -> str:
-        times = self._seconds or [point.seconds]
-        return f"{spell((self._steps - point.step) * fmean(times))} left"
-
     def _line(self, point: Point, validated: bool) -> str:
         parts = []
         if point.trained:
             parts = [f"{f.name.strip()} {f.text(point)}" for f in figures([point])]
-            parts += [f"{point.seconds:.1f} s", self._left(point)]
+            left = (self._steps - point.step) * fmean(self._seconds or [point.seconds])
+            parts += [f"{point.seconds:.1f} s", f"{spell(left)} left"]
         if validated:
             shown = validation_figures([point])
             parts = [*(f"{f.name.strip()} {f.text(point)}" for f in shown), *parts]

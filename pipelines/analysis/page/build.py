@@ -339,7 +339,6 @@ class _Writer:
         head = {
             "version": 3,
             "title": data.title,
-            "made_by": "rejuice",
             "sets": sets,
             "opens_at": _opens_at(data.sets),
             "curves": data.curves,

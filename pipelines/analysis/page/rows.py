@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ....operators import DataError, RejuiceError
 from ....operators.arrow_compute import pc
-from ....operators.columns import component_columns, is_text
+from ....operators.columns import component_columns, is_text, numbers
 from ....operators.groups import Array
 from ...dataset.remote import AnyPath
 from ...engine.conditional_step import matching_rows
@@ -24,7 +24,7 @@ from ...engine.steps import AppliedStep
 from ...recipe.steps import is_sampling
 from ..diff import by_chance, pairs
 from ..evidence import evidence_of_rows
-from ..figures import column_values, row_figures, set_figures
+from ..figures import row_figures, set_figures
 from ..funnel import TRAINING, set_funnel
 from ..reward_hacking import SignResult, audit_signs
 from ..rows import BY_TRAINING, RowTable, stored_rows, written_values
@@ -75,14 +75,14 @@ def _columns(rows: RowTable) -> list[PageColumn]:
         PageColumn("fate", np.array(table["fate"], np.int32)),
         *(slug_column(name, table[name]) for name in ("reason", "verdict", "finish_reason")),
         PageColumn("length", rows.lengths_N),
-        *(PageColumn(name, column_values(table, name)) for name in ("reward", "advantage")),
+        *(PageColumn(name, numbers(table, name)) for name in ("reward", "advantage")),
     ]
     for name in rows.components:
         missing = f"reward_{name}_missing"
         found += [
-            PageColumn(f"reward_{name}", column_values(table, f"reward_{name}")),
+            PageColumn(f"reward_{name}", numbers(table, f"reward_{name}")),
             slug_column(missing, table[missing]),
-            PageColumn(f"contribution_{name}", column_values(table, f"contribution_{name}")),
+            PageColumn(f"contribution_{name}", numbers(table, f"contribution_{name}")),
         ]
     return found
 

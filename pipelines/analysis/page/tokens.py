@@ -66,9 +66,10 @@ def response_tokens(
         return ShadedTokens(None, f"Log-probabilities are stored but not shown: {found}.")
     decode = _decoder(file)
     rows = zip(ids.to_pylist(), logprobs.to_pylist(), responses.to_pylist(), strict=True)
-    weighed = weights is not None and is_list(weights.type)
-    weight_N = weights.to_pylist() if weights is not None and weighed else [None] * len(ids)
-    found_N = [_row(decode, *row, weight) for row, weight in zip(rows, weight_N, strict=True)]
+    weighed = weights if weights is not None and is_list(weights.type) else pa.nulls(len(ids))
+    found_N = [
+        _row(decode, *row, weight) for row, weight in zip(rows, weighed.to_pylist(), strict=True)
+    ]
     return ShadedTokens(pa.chunked_array([pa.array(found_N, _KIND)]))
 
 

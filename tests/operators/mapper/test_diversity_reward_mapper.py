@@ -15,7 +15,7 @@ from rejuice.operators.mapper import diversity_reward_mapper as module
 from rejuice.operators.mapper.diversity_reward_mapper import DiversityRewardMapper
 from rejuice.operators.registry import build
 from rejuice.operators.text import embedding
-from rejuice.operators.text.embedding import ModelOptions, hashed_ngram
+from rejuice.operators.text.embedding import EmbeddingFields, hashed_ngram
 
 LETTERS = {"c": "correct", "w": "wrong_answer", "n": "no_answer", "t": "timeout", "?": None}
 MEASURES = ["centroid", "pairwise", "vendi", "dra"]
@@ -218,7 +218,7 @@ def test_an_option_of_the_model_decides_results_and_reaches_it(option, monkeypat
     assert operator.cache_key_fields().items() >= option.items()
     assert cache_key_json(operator) != cache_key_json(DiversityRewardMapper(**fields))
     operator.embedder()
-    assert loaded == [(ModelOptions("x", **option),)]
+    assert loaded == [(EmbeddingFields(**fields, **option),)]
 
 
 @pytest.mark.slow

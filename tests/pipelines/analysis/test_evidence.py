@@ -51,7 +51,7 @@ def test_the_nearest_of_a_group():
         ["alone", ""],
         ["one two three four", "one two three four"],
     )
-    found = evidence(step_of(DiversityRewardMapper()), table)
+    found = evidence(step_of(DiversityRewardMapper()), table, None)
     assert found["nearest_response_id"].to_pylist() == [
         *("0.1", "0.0", "0.0", None, None),
         *(None, None),
@@ -68,7 +68,7 @@ def test_the_nearest_of_a_group():
 
 def test_a_model_is_loaded_only_where_that_is_wanted():
     operator = DiversityRewardMapper(backend="sentence_transformers", model="nowhere/at-all")
-    assert evidence(step_of(operator), rows_of(["a", "b"])) == {}
+    assert evidence(step_of(operator), rows_of(["a", "b"]), None) == {}
 
 
 def test_exact_repeats():
@@ -137,7 +137,7 @@ def test_real_repeats():
 
 def test_steps_without_evidence():
     step, table = step_of(FormatRewardMapper(style="boxed")), rows_of(["a"])
-    assert evidence(step, table) == {}
+    assert evidence(step, table, None) == {}
 
 
 JUDGE = {"back_off_s": 0.002, "timeout_s": 60, "patience_s": 0.1, "attempts": 2}
@@ -170,7 +170,7 @@ def judge_evidence(folder):
         for each in one.applied(part):
             if isinstance(each.step.operator, LlmQualityRewardMapper):
                 table = seen_by(each, np.arange(each.before.num_rows))
-                columns = evidence(each.step, table)
+                columns = evidence(each.step, table, None)
                 pairs = zip(*(column.to_pylist() for column in columns.values()), strict=True)
                 found |= dict(zip(table["response"].to_pylist(), pairs, strict=True))
     return found

@@ -12,7 +12,7 @@ from rejuice.operators import Change
 from rejuice.operators.columns import component
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper
-from rejuice.pipelines.analysis.figures import group_figures, headline
+from rejuice.pipelines.analysis.figures import group_figures, headline, row_figures
 from rejuice.pipelines.analysis.rows import KEPT, row_table, stored_rows
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.engine.frame import Frame
@@ -210,7 +210,7 @@ def test_without_commits_there_are_the_rows_that_are_left(tmp_path):
     assert not rows.with_dropped
     # Of rows that are left, nobody knows how many groups have no signal, or how many were right.
     assert group_figures(rows).without_signal is None
-    assert np.isnan(group_figures(rows).share_without_signal)
+    assert np.isnan(row_figures(rows).silent)
     assert (headline(rows).accuracy, headline(rows).pass_at) == (None, {})
     names = ["response_id", "verdict", "reward_format", "advantage", "contribution_accuracy"]
     of_kept = kept.filter(pa.compute.equal(kept["fate"], KEPT))

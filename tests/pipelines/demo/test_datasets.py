@@ -75,12 +75,13 @@ def test_an_unknown_format_leaves_nothing(tmp_path: Path):
     assert not list(tmp_path.iterdir())
 
 
-def test_an_error_on_the_way_leaves_the_old_file(tmp_path: Path):
+def test_an_error_on_the_way_leaves_the_old_file(tmp_path: Path, monkeypatch):
     path = tmp_path / "a.jsonl"
     write_dataset(path, "recorded", DemoOptions(prompts=3))
     before = path.read_bytes()
-    with pytest.raises(RejuiceError, match="levels 9"):
-        write_dataset(path, "recorded", DemoOptions(levels=(9,)))
+    monkeypatch.setattr("rejuice.pipelines.demo.problems._MOST_REPEATS", 1)
+    with pytest.raises(RejuiceError, match="ask for fewer"):
+        write_dataset(path, "recorded", DemoOptions(10**5, levels=(1,)))
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 

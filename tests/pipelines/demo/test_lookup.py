@@ -159,8 +159,3 @@ def test_more_tasks_than_there_are(monkeypatch):
     monkeypatch.setitem(NAMES, "test", NAMES["test"][:3])
     with pytest.raises(RejuiceError, match=r"^hardly more than \d+ different look-up tasks; ask for fewer$"):  # fmt: skip
         list(lookup_tasks(0, "test", 100_000))
-
-
-def test_an_unknown_split():
-    with pytest.raises(RejuiceError, match=r"^no split 'dev'; name one of train, validation, test$"):  # fmt: skip
-        lookup_task(0, "dev", 0)

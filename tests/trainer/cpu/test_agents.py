@@ -213,7 +213,7 @@ class Broken(Flow):
 def test_trajectories_of_a_step_are_those_of_a_run_with_its_seed(agents, manager):
     """Token by token: the policy that comes with rejuice, which calls a tool now and then."""
     from rejuice.operators.mapper.agent_rollout_mapper import AgentRolloutMapper
-    from rejuice.operators.sampling.protocol import step_seed
+    from rejuice.operators.sampling.protocol import _STEP_STRIDE
     from rejuice.pipelines.engine.steps import run_in_memory
 
     flow = {"react": {"format": "lines", "max_turns": 3}}
@@ -227,7 +227,7 @@ def test_trajectories_of_a_step_are_those_of_a_run_with_its_seed(agents, manager
     found = stage.saved("rollouts", 2)
 
     prompts = stage.run.prompts("train")
-    mapper = AgentRolloutMapper(**fields, seed=step_seed(5, 2))
+    mapper = AgentRolloutMapper(**fields, seed=(5 + 2 * _STEP_STRIDE) % 2**64)
     offline = run_in_memory([mapper], prompts.take(pa.array([0, 2, 3])))
     # That of a clock is in training alone.
     assert [n for n in found.column_names if n != "tool_seconds"] == offline.column_names

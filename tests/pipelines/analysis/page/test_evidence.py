@@ -47,7 +47,7 @@ def test_evidence_is_that_of_each_step(export, tmp_path):
     for part in parts:
         for each in part[:1] + part[2:3]:  # Those that look at a group at most.
             table = seen_by(each, np.arange(each.before.num_rows))
-            columns = evidence(each.step, table)
+            columns = evidence(each.step, table, None)
             for at, name in enumerate(table["response_id"].to_pylist()):
                 found = {
                     entry["name"]: entry["text"]
