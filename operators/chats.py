@@ -219,6 +219,10 @@ def _chat(
 ) -> list[Message]:
     """The messages of a chat; its developer is the system if no other message is the system's."""
     chat = [_message(each or {}, row, unseen) for each in messages or ()]
+    # Whether it is an answer has to be known; before it, others may speak.
+    if chat and chat[-1].role not in {*_NAMES, None}:
+        found = f"the role of the last message is {chat[-1].role!r}"
+        raise DataError(found, f"write it as one of: {', '.join(_ROLES)}")
     if any(each.role == "system" for each in chat):
         return chat
     return [each._replace(role="system") if each.role == "developer" else each for each in chat]
@@ -426,6 +430,9 @@ def without_prompts(
     cut = [at for at in np.flatnonzero(begin_N) if rests[at]]
     for at in cut:
         texts[at] = rests[at]
+    for row, rest in enumerate(rests):
+        if rest == "" and _dialogue_in(texts[row] or ""):  # Its answer is empty.
+            texts[row], rests[row] = None, None
     notes = +Counter({PROMPT_CUT: len(cut), PROMPT_ALONE: rests.count("")})  # without zeros
     return pa.array(texts, pa.string()), notes
 

@@ -1,8 +1,11 @@
 """Dialogues as public datasets write them: whose roles are named otherwise, and that are one text."""
 
+import json
+
 import pyarrow as pa
 import pytest
 
+from rejuice.operators import DataError
 from rejuice.operators.check import check_operator
 from rejuice.operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from rejuice.operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
@@ -65,6 +68,16 @@ def test_the_last_message_is_no_response_if_it_is_not_the_assistants():
 ])  # fmt: skip
 def test_an_unknown_role_stays_as_it_is(column):
     assert read(column) == ([[("user", "a?"), ("narrator", "b")]], ["c"])
+
+
+@pytest.mark.parametrize(
+    "roles", [("question", "answer"), ("user", "botty"), ("Customer", "Agent")]
+)
+def test_a_last_message_of_an_unknown_role_is_refused(roles):
+    chat = [{"role": each, "content": each} for each in roles]
+    for column in ([chat], [json.dumps(chat)]):
+        with pytest.raises(DataError, match=f"'{roles[1]}'; write it as one of: system, .*gpt"):
+            read(column)
 
 
 def test_a_developer_is_no_second_system():
@@ -176,10 +189,8 @@ ONE_TURN = "<|im_start|>user\na?<|im_end|>\n<|im_start|>assistant\nf<|im_end|>"
         ([("system", "of the recipe"), *READ], [HH, None], ["f", None]),
         ([("user", " a? ")], [ONE_TURN], ["f"]),
         (READ, [HH, "another"], [HH, "another"]),
-        (READ, [HH, HH[:-2]], ["f", HH[:-2]]),  # nobody answers
         (READ[:1], [HH], [HH]),  # another prompt
         (None, [HH], [HH]),
-        ([("user", "a?")], ["Human: a?\n\nAssistant:"], ["Human: a?\n\nAssistant:"]),
         *(([("user", "hi")], [text], [text]) for text in PLAIN),
         (
             [("user", "How?")],
@@ -191,3 +202,8 @@ ONE_TURN = "<|im_start|>user\na?<|im_end|>\n<|im_start|>assistant\nf<|im_end|>"
 def test_a_dialogue_is_a_response_unless_it_begins_with_the_prompt(prompt, responses, expected):
     changed = sum(old != new for old, new in zip(responses, expected, strict=True))
     assert recorded(prompt, *responses) == (expected, changed)
+
+
+def test_an_empty_answer_of_a_dialogue_is_no_response():
+    assert recorded(READ, HH, HH[:-2]) == (["f", None], 1)
+    assert recorded([("user", "a?")], "Human: a?\n\nAssistant:") == ([None], 0)
