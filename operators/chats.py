@@ -455,10 +455,8 @@ def _after(prompt: Sequence[Mapping[str, str | None]], text: str) -> str | None:
         return _END.sub("", rest[answers.end() :]).strip()
     if not found or before.split() not in ([], " ".join(earlier).split()):
         return None
-    # A word, or the sentence, may go on.
-    goes_on = asked[-1].isalnum() and re.match(r"\S| +[^\W\dA-Z_]", rest)
-    is_own = goes_on or not _LONG.match(asked) or _CODE.search(asked)
-    return None if is_own else rest.strip()
+    ends = asked[-1] in ".?!:…。？！：" or rest[:1] == "\n"  # Else a word or sentence may go on.
+    return rest.strip() if ends and _LONG.match(asked) and not _CODE.search(asked) else None
 
 
 def answer_two_prompts(prompts: pa.Array, columns: Sequence[pa.Array]) -> NDArray[np.bool_]:
@@ -473,7 +471,7 @@ def answer_two_prompts(prompts: pa.Array, columns: Sequence[pa.Array]) -> NDArra
         for row, messages in enumerate(chats):
             with suppress(DataError):  # Its contents are no texts.
                 chat = _chat(messages, row, {})
-                if last_of(chat, "assistant"):
+                if last_of(chat, "assistant") and chat[:-1]:
                     turns[row].append(_spoken([each._asdict() for each in chat[:-1]]))
     return np.array([own in found != [own] * len(found) for own, *found in turns], bool)
 

@@ -116,7 +116,7 @@ class Choices(NamedTuple):
         shown = [texts[n] for n in order]
         if at < 0:
             return cls(shown, [])
-        letters, own = _LETTERS[: len(texts)], str(at + 1) if first else labels[at]
+        letters, own = list(_LETTERS[: len(texts)]), str(at + 1) if first else labels[at]
         names = [texts[at]] if lists or own in texts else [texts[at], own]
         others = [name for name in names if name.upper() not in letters]
         return cls(shown, [letters[order.index(at)], *others])

@@ -197,7 +197,7 @@ def list_in(text: str) -> list[Any] | None:
     """The list that a text is, in JSON or as Python, also as a tuple, or numpy writes it."""
     text = _BESIDE.sub(lambda found: found[0] if not found[2] else f"{found[1]},", text.strip())
     for read in (parse_json, ast.literal_eval):
-        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+        with suppress(ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
             found = read(text)
             return list(found) if isinstance(found, (list, tuple)) and text[0] in "[(" else None
     return None

@@ -146,7 +146,9 @@ class PromptTemplateMapper(Operator):
     def _reference_is_apart(self) -> Self:
         if self.reference is None and self.reference_pattern is not None:
             raise ValueError("reference_pattern needs a reference column")
-        if self.reference in (self.question, *self._named_in(f"{self.question} {self.system}")):
+        # Of a dialogue, a pattern may find it in the last message, which prompts do not show.
+        whole = () if self.reference_pattern else (self.question,)
+        if self.reference in (*whole, *self._named_in(f"{self.question} {self.system}")):
             found = f"prompts would show column '{self.reference}', which is the reference"
             raise ValueError(f"{found}; leave it out, double its braces or set another `reference`")
         return self

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -44,12 +43,22 @@ _OF_TOKENS = ("response_token_ids", "response_logprobs")
 
 
 def _lists(name: str, texts: pa.Array) -> pa.Array:
-    lists = [list_in(text) if text else None for text in texts.to_pylist()]
-    with suppress(pa.ArrowException):
-        if lists.count(None) == sum(not text for text in texts.to_pylist()):
-            return pa.array(lists)
-    wrong = f"not all texts in column '{name}' are lists of one type, as lists_as_text: true says"
-    raise DataError(wrong, "leave it out")
+    """The lists that texts are; a text that is none is the only item of its own."""
+    given = [text or None for text in texts.to_pylist()]
+    lists = [list_in(text) if text else None for text in given]
+    try:
+        found = pa.array(
+            [
+                text and (listed if listed is not None else [text])
+                for text, listed in zip(given, lists, strict=True)
+            ]
+        )
+    except pa.ArrowException as error:
+        wrong = f"the lists in column '{name}' have items of several types ({error})"
+        raise DataError(wrong, "leave out lists_as_text") from None
+    # Without an item there is no type.
+    is_empty = pa.types.is_null(found.type) or pa.types.is_null(found.type.value_type)
+    return found.cast(pa.list_(pa.string())) if is_empty else found
 
 
 def is_text_or_texts(kind: pa.DataType) -> bool:
@@ -106,9 +115,10 @@ class RecordedRolloutMapper(Operator):
     removed; where the list is null, so are the values. A list of another length is refused; where
     it has rewards (`{ratings: reward_judge}`), all of the row's are missing, as `uneven_lists`: set
     `on_missing: drop_row` in `reward_sum_mapper` to leave such rows out."""
-    lists_as_text: bool = False
+    lists_as_text: bool | None = None
     """Whether cells are texts of lists, in JSON or as Python writes them: `"['It is 3.', '4']"` are
-    two responses; also those of `parallel`, such as `"[0.5, 1]"`."""
+    two responses; also those of `parallel`, such as `"[0.5, 1]"`. Null: they are texts, and a
+    column whose first rows are all lists as Python writes them is refused."""
     policy: str | None = None
     """Name of the policy of all these responses. Null: the policy of `keep_fields`, else the
     column's name if there are several columns."""
@@ -189,7 +199,7 @@ class RecordedRolloutMapper(Operator):
         """What columns have that may be no responses.
 
         Raises:
-            DataError: a column has nothing but log-likelihoods.
+            DataError: a column has nothing but log-likelihoods, or lists as Python writes them.
         """
         for name in self.columns:
             column = find_path(first_rows, name)
@@ -203,10 +213,13 @@ class RecordedRolloutMapper(Operator):
             if n:
                 yield f"{found} in {n:,} rows of the first"
             lists = [cell for cell in cells if isinstance(cell, str) and _TEXTS.fullmatch(cell)]
-            if 2 * len(lists) >= len(cells) > 0 and not self.lists_as_text:
-                found = f"column '{name}' has lists as text in {len(lists):,} rows of the first"
-                right = "set lists_as_text: true if their items are responses"
-                yield f"{found}: {shown(lists[0])}; {right}"
+            if 2 * len(lists) < len(cells) or not lists or self.lists_as_text is not None:
+                continue
+            found = f"column '{name}' has lists as text in {len(lists):,} rows of the first"
+            found, right = f"{found}: {shown(lists[0])}", "set lists_as_text: true"
+            if len(lists) == len(cells) and all(each.lstrip()[:2] == "['" for each in lists):
+                raise DataError(found, f"{right} if their items are responses, or false")
+            yield f"{found}; {right} if their items are responses"
 
     def _found(self, table: pa.Table) -> pa.Table:
         """One row per response, in order: `row`, the input row, and the columns of `writes`."""

@@ -306,7 +306,8 @@ def files_of(
     known = suffixes or SUFFIXES
     files = _found(path, known, split)
     if tables := [file for file in files if _is_table(file)]:
-        raise SplitError(f"{tables[0]} is not read, as others of {path} are", _conversion(tables))
+        right = f"{_conversion(tables)}; or leave it out by a pattern, such as `*.jsonl`"
+        raise SplitError(f"{tables[0]} is not read, as others of {path} are", right)
     return files
 
 

@@ -87,7 +87,8 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
             if isinstance(applied.step.operator, PromptTemplateMapper):
                 lines += _of_references(recipe, applied.step, applied.before.table(), frame)
                 change = applied.result.change
-                same += lines_about_prompts(recipe, applied.step, applied.before, change)
+                with suppress(ValueError, OverflowError):  # Dates that Python has not.
+                    same += lines_about_prompts(recipe, applied.step, applied.before, change)
         is_whole = grouped and dataset.is_small()
         made = apply_steps(steps, Frame.of(dataset.table())) if is_whole else frame
     except RejuiceError as error:

@@ -207,3 +207,16 @@ def test_a_dialogue_is_a_response_unless_it_begins_with_the_prompt(prompt, respo
 def test_an_empty_answer_of_a_dialogue_is_no_response():
     assert recorded(READ, HH, HH[:-2]) == (["f", None], 1)
     assert recorded([("user", "a?")], "Human: a?\n\nAssistant:") == ([None], 0)
+
+
+def test_a_message_of_the_assistant_alone_answers_any_prompt():
+    asked = [{"role": "user", "content": "a?"}]
+    answers = [
+        [*asked, {"role": "assistant", "content": "b"}],
+        [{"role": "assistant", "content": "c"}],
+    ]
+    rows = pa.table(
+        {"prompt_id": ["p"], "prompt": [asked], "chosen": answers[:1], "rejected": answers[1:]}
+    )
+    change = check_operator(RecordedRolloutMapper(columns=["chosen", "rejected"]), rows)
+    assert change.columns["response"].to_pylist() == ["b", "c"]

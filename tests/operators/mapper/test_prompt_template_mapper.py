@@ -661,3 +661,26 @@ def test_n_a_is_no_reference(value):
 def test_n_a_may_be_meant(value, fields, reference):
     rows = pa.table({"question": ["1?"], "answer": [value]})
     assert PromptTemplateMapper(**fields).first_references(rows) == [reference]
+
+
+def test_options_may_be_letters_or_several_of_them():
+    rows = pa.Table.from_pylist(
+        [{"question": "q", "choices": ["A", "B", "AB", "O"], "answer": "AB"}]
+    )
+    change = PromptTemplateMapper(question=SHOWN, choices=OPTIONS).apply(rows)
+    assert change.columns["reference"].to_pylist() == ['["C", "AB"]']
+
+
+def test_a_reference_in_the_last_message_of_a_dialogue():
+    chat = json.dumps([user("2 + 2?"), {"role": "assistant", "content": "#### 4"}])
+    rows = pa.table({"m": [chat]})
+    fields = {"question": "m", "reference": "m", "reference_pattern": "#### ([0-9]+)"}
+    change = PromptTemplateMapper(**fields).apply(rows)
+    assert prompts(change) == [[user("2 + 2?")]]
+    assert change.columns["reference"].to_pylist() == ["4"]
+
+
+def test_texts_that_python_cannot_make_a_list_of():
+    text = '[{{"role": "user", "content": "hi"}}]'
+    change = check_operator(PromptTemplateMapper(reference=None), pa.table({"question": [text]}))
+    assert prompts(change) == [[user(text)]]

@@ -365,7 +365,8 @@ JOKE = "Tell me a joke now."
         (ASKED, [ASKED + "Red.", ASKED], ["Red.", ASKED], 1),  # nothing is cut to nothing
         (ASKED, [ASKED], [ASKED], 0),
         ("早上好，请告诉我今天的天气怎么样以及明天的？", ["早上好，请告诉我今天的天气怎么样以及明天的？雨"], ["雨"], 1),
-        ("Name a colour", ["Name a colour Red."], ["Red."], 1),
+        ("Name a colour", ["Name a colour Red."], ["Name a colour Red."], 0),
+        ("int add(int a, int b)", ["int add(int a, int b) {...}"], ["int add(int a, int b) {...}"], 0),
         ("The cat sat on the", ["The cat sat on the mat."], ["The cat sat on the mat."], 0),  # a sentence goes on
         ("Name the capital of France", [f"Name the capital of France{x}" for x in ("? Paris.", "\nx")],
          ["Name the capital of France? Paris.", "Name the capital of France\nx"], 0),
@@ -530,14 +531,22 @@ LIKELIHOODS = [
 
 
 @pytest.mark.parametrize("cells", [
-    [str(LISTS[0])], ["['4']", None, "[]", '["it\'s 4"]'], ['["a", "b"]'], ["['a' 'b']"], ["('a', 'b')"],
-    ["[['a'], ['b']]"], ["['a', 'b']", "4"],
+    ["['4']", None, "[]", '["it\'s 4"]'], ['["a", "b"]'], ["('a', 'b')"], ["[['a'], ['b']]"], ["['a', 'b']", "4"],
 ])  # fmt: skip
 def test_a_column_of_lists_as_text_has_a_line(cells):
     (line,) = lines_about(cells)
     assert "'out' has lists as text in" in line
     assert "set lists_as_text: true" in line
-    assert not lines_about(cells, lists_as_text=True)
+    assert not lines_about(cells, lists_as_text=True) + lines_about(cells, lists_as_text=False)
+
+
+@pytest.mark.parametrize("cells", [[str(LISTS[0])], ["['a' 'b']", "['c']", None]])
+def test_nothing_but_lists_as_python_writes_them_is_refused(cells):
+    with pytest.raises(
+        DataError, match=r"'out' has lists as text .*lists_as_text: true .*or false"
+    ):
+        lines_about(cells)
+    assert not lines_about(cells, lists_as_text=True) + lines_about(cells, lists_as_text=False)
 
 
 @pytest.mark.parametrize(
@@ -557,11 +566,13 @@ def test_texts_are_responses_whatever_they_look_like(cells):
     assert written(change)["response"] == cells
 
 
-def test_texts_that_are_no_lists_are_refused_where_all_should_be():
-    for cells in (["['a']", "b"], ["['a', ['b']]", "['c']"]):
-        rows = pa.table({"prompt_id": ["p"] * 2, "out": cells})
-        with pytest.raises(DataError, match=r"^not all texts in column 'out' are lists"):
-            RecordedRolloutMapper(columns=["out"], lists_as_text=True).apply(rows)
+def test_a_text_that_is_no_list_is_a_response():
+    rows = pa.table({"prompt_id": ["p", "q", "r", "s"], "out": ["['a', '1']", "b", None, "[]"]})
+    change = check_operator(RecordedRolloutMapper(columns=["out"], lists_as_text=True), rows)
+    assert written(change)["response"] == ["a", "1", "b"]
+    mixed = pa.table({"prompt_id": ["p"] * 2, "out": ["['a', ['b']]", "['c']"]})
+    with pytest.raises(DataError, match="'out' have items of several types"):
+        RecordedRolloutMapper(columns=["out"], lists_as_text=True).apply(mixed)
 
 
 @pytest.mark.parametrize("cell", LIKELIHOODS)

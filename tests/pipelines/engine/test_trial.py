@@ -300,7 +300,7 @@ PAIR = [["-3.2", "False"], ["-0.4", "True"]]
 @pytest.mark.parametrize(
     ("samples", "line"),
     [
-        (("['1', '2']", "['3']"), "has lists as text in 2 rows"),
+        (("['1', '2']", '["3"]'), "has lists as text in 2 rows"),
         ((PAIR, [["1", "2"]]), "has log-likelihoods of choices in 1 rows of the first"),
     ],
 )
