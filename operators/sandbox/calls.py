@@ -282,7 +282,7 @@ class _Talk:
         self._program, self._stdout = program, sys.stdout
         self._objects = dict[int, _StandIn]()
         self.ended: TestOutcome | None = None
-        self.raised: Exception | None = None
+        self.raised = False  # by the program, what a test may get that needs more than there is
 
     def ask(self, verb: str, *values: Any) -> Any:
         call = [verb, *(encode(value, _item) for value in values)]
@@ -314,8 +314,9 @@ class _Talk:
         if kind == "object":
             item = {"t": kind, "v": int(content)}
             return self._objects.setdefault(int(content), _StandIn(self, item))
-        self.raised = _error(*content)
-        raise self.raised
+        error = _error(*content)
+        self.raised |= isinstance(error, OSError | ImportError)
+        raise error
 
 
 def _error(name: str, message: str) -> Exception:
@@ -420,8 +421,8 @@ def judge(setup: str, test: str, program: Callable[[list[Any]], Any]) -> TestOut
     except SystemExit as end:  # As unittest.main ends.
         outcome = "failed" if end.code else "passed"
     except Exception as error:
-        own = isinstance(error, OSError | ImportError) and error is not talk.raised
-        outcome = "confined" if own else "error"
+        is_confined = isinstance(error, PermissionError | FileNotFoundError | ImportError)
+        outcome = "confined" if is_confined and not talk.raised else "error"
     return talk.ended or outcome
 
 

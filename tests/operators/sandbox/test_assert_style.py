@@ -226,6 +226,29 @@ def test_a_test_that_needs_more_than_the_program_is_bad(verdicts, own):
     assert verdicts("def f(x): return 8", test) == ["failed"]
 
 
+MADE_BY_THE_PROGRAM = {  # Exceptions in the test's own code, and no need of its own.
+    "decompress": (
+        "import bz2\nassert bz2.decompress(f(b'abc')) == b'abc'", "def f(x): return b'no'"
+    ),
+    "address": ("import socket\nassert socket.inet_aton(f(1))", "def f(x): return 'no'"),
+    "time": ("import time\nassert time.localtime(f(1))", "def f(x): return 1 << 62"),
+    "raised later": (
+        "errors = []\nfor x in 1, 2:\n    try:\n        f(x)\n    except Exception as e:\n"
+        "        errors.append(e)\nif errors: raise errors[0]",
+        "def f(x): raise PermissionError",
+    ),
+    "raised anew": (
+        "try:\n    f(1)\nexcept Exception as e:\n    raise type(e)('why') from e",
+        "def f(x): raise FileNotFoundError",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("test", "code"), MADE_BY_THE_PROGRAM.values(), ids=MADE_BY_THE_PROGRAM)
+def test_a_program_does_not_make_its_test_bad(verdicts, test, code):
+    assert verdicts(code, test) == ["error"]
+
+
 def test_a_test_that_closes_its_output_cannot_be_run():
     grader = Grader(shared_sandbox(), SandboxLimits())
     with pytest.raises(BadTestsError):
