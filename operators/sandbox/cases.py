@@ -289,14 +289,19 @@ def _checker(code: Any) -> str:
 
 def _calls_of_tests(body: list[ast.stmt], called: set[str]) -> Iterator[str]:
     """How the tests are called that pytest finds in a file, but for helpers that it calls."""
-    unit_tests = {"TestCase"}
+    unit_tests, members = {"TestCase"}, dict[str, dict[str, ast.stmt]]()
     for each in body:
         of = each if isinstance(each, ast.ClassDef) else None
-        if of and unit_tests & {ast.unparse(base).rpartition(".")[2] for base in of.bases}:
-            unit_tests.add(of.name)
-        elif of and not of.name.startswith("Test"):
-            continue
-        for test in of.body if of else [each]:
+        if of:
+            bases = [ast.unparse(base).rpartition(".")[2] for base in of.bases]
+            inherited = [members.get(base, {}) for base in reversed(bases)]
+            own = {getattr(member, "name", ""): member for member in of.body}
+            members[of.name] = dict(chain.from_iterable(map(dict.items, [*inherited, own])))
+            if unit_tests & {*bases}:
+                unit_tests.add(of.name)
+            elif not of.name.startswith("Test"):
+                continue
+        for test in members[of.name].values() if of else [each]:
             if not isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef) or test.name in called:
                 continue
             if not _RUN_BY_PYTEST.match(test.name):

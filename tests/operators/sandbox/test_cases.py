@@ -308,9 +308,18 @@ class Base(unittest.TestCase):
     def setUp(self): self.x = 1
 class Case(Base):
     def test_c(self): self.assertEqual(f(self.x), 2)
+class Shared:
+    def test_d(self): assert f(4)
+    def test_e(self): assert f(5)
+class TestB(Shared):
+    def test_e(self): assert f(6)
+class Both(Shared, Base):
+    def test_f(self): assert f(7)
 """
     calls = [case.test.splitlines()[-1] for case in cases_of([text])]
-    assert calls == ["TestA().test_b()", "Case('test_c').debug()"]
+    both = [f"Both('test_{letter}').debug()" for letter in "def"]
+    own = ["TestA().test_b()", "Case('test_c').debug()"]
+    assert calls == [*own, "TestB().test_d()", "TestB().test_e()", *both]
 
 
 def test_a_bomb_is_not_unpacked(monkeypatch):
