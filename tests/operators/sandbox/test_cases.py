@@ -199,7 +199,7 @@ def test_numbers_and_lists_of_lines_are_text(value, text):
 
 
 @pytest.mark.parametrize(
-    "cell", [None, "", " ", [], {}, {"inputs": [], "outputs": []}, {"test_cases": []}]
+    "cell", [None, "", " ", "# none", [], {}, {"inputs": [], "outputs": []}, {"test_cases": []}]
 )
 def test_none(cell):
     assert cases_of([cell]) == ()
@@ -228,6 +228,9 @@ BAD = {  # With what a message says of it: which test, what was found, and what 
     "no call": ("not json", ["'not json'"]),
     "no assertion": (["print(f(1))"], ["test 1", "'print(f(1))'"]),
     "none that is run": (["def run():\n    assert f(1)\nprint(f(0))"], ["test 1", "nothing"]),
+    "none but below the guard": (
+        "if __name__ == '__main__':\n    assert f(1) == 2", ["__main__", "nothing that is run"]
+    ),
     "numpy": ("import numpy as np\nassert np.isclose(f(1), 2)", ["numpy"]),
     "pytest": (
         "import pytest\n@pytest.mark.parametrize('x', [1])\ndef test_a(x):\n    assert f(x)",
