@@ -122,11 +122,10 @@ def _in_dict(cell: dict[str, Any], name: str | None, before: str) -> Iterator[Ca
 
 
 def _pair(test: dict[str, Any], name: str | None) -> Case:
-    own = {to: test[key] for key, to in _ALIASES.items() if test.get(key) is not None}
-    if not {"input", "output"} <= {*test, *own}:
+    renamed, name = _renamed(test), _name_in(test) or name
+    if not {"input", "output"} <= renamed.keys():
         raise BadTestsError(f"it has {', '.join(test) or 'nothing'}, not input and output")
-    test, name = {**test, **own}, _name_in(test) or name
-    given, expected = test["input"], test["output"]
+    given, expected = renamed["input"], renamed["output"]
     kind = str(test.get("testtype") or test.get("type") or "")
     if not kind and isinstance(given, str) and _BY_NAME.match(given):
         right = "name the column `test` in `tests` for LeetCodeDataset, its imports in `prefix`"
@@ -141,6 +140,13 @@ def _pair(test: dict[str, Any], name: str | None) -> Case:
     # A result may be in a list of its own, as TACO has it.
     is_wrapped = isinstance(expected, list) and len(expected) == 1
     return _call(name, given, [expected, *expected] if is_wrapped else [expected])
+
+
+def _renamed(cell: dict[str, Any]) -> dict[str, Any]:
+    """A cell with `input` and `output` from their other names, where they are not there."""
+    there = {key: value for key, value in cell.items() if value is not None}
+    found = {to: there[key] for key, to in _ALIASES.items() if key in there}
+    return {**cell, **found, **there}
 
 
 def _name_in(about: Any) -> str | None:

@@ -70,6 +70,11 @@ CALLS = {
         None,
         ([1], [[3], 3]),
     ),
+    "beside what is printed": (
+        {"fn_name": "f", "input": [1], "output": 2, "stdin": "3", "stdout": ""},
+        None,
+        ([1], [2]),
+    ),
     "no kind": ([{"input": "[1, 2]\n3", "output": "4"}], "f", ([[1, 2], 3], [4])),
     "DeepCoder": (
         [
