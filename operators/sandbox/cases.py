@@ -24,6 +24,7 @@ _AROUND_TEXT = {"PROTO", "FRAME", "MEMOIZE", "STOP"}  # in a pickle
 _NESTED = ("test_cases", "assert_case", "ground_truth", "tests", "test_code", "test", "functional")
 """Keys of a dict whose value are the tests, the rest being about them."""
 _ALIASES = {"stdin": "input", "stdout": "output", "expected_output": "output"}
+_KNOWN = {*_NESTED, *_ALIASES, "input", "inputs", "output", "outputs"}
 _BY_NAME = re.compile(r"[a-zA-Z_]\w* = [\[\"'].*\Z")  # One line, as LeetCodeDataset has it
 _NAME_KEYS = ("fn_name", "func_name", "entry_point")
 _NAME = re.compile(r"(?:Solution\(\)\.)?[^\W\d]\w*\Z")
@@ -83,8 +84,7 @@ def cases_of(
 
 def _cases(cell: Any, name: str | None, before: str) -> Iterator[Case]:
     if isinstance(cell, dict):
-        there = {key: value for key, value in cell.items() if value is not None}
-        yield from _in_dict(there, name, before)
+        yield from _in_dict(_there(cell), name, before)
     elif isinstance(cell, list):
         for number, test in enumerate(map(_decoded, cell), 1):
             try:
@@ -100,8 +100,9 @@ def _cases(cell: Any, name: str | None, before: str) -> Iterator[Case]:
 
 def _in_dict(cell: dict[str, Any], name: str | None, before: str) -> Iterator[Case]:
     """Tests beside what is about them, lists of inputs and of outputs, or one test."""
-    if isinstance(answer := _decoded(cell.get("answer")), dict):  # II-Thought
-        cell = answer
+    answer = _decoded(cell.get("answer"))
+    if isinstance(answer, dict) and _KNOWN & answer.keys():  # II-Thought
+        cell = {**cell, **_there(answer)}
     own = _name_in(cell)
     inputs, outputs = (cell.get(f"{key}s", cell.get(key)) for key in ("input", "output"))
     layouts = [key for key in (*_NESTED, "inputs") if cell.get(key)]
@@ -142,9 +143,13 @@ def _pair(test: dict[str, Any], name: str | None) -> Case:
     return _call(name, given, [expected, *expected] if is_wrapped else [expected])
 
 
+def _there(cell: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in cell.items() if value is not None}
+
+
 def _renamed(cell: dict[str, Any]) -> dict[str, Any]:
     """A cell with `input` and `output` from their other names, where they are not there."""
-    there = {key: value for key, value in cell.items() if value is not None}
+    there = _there(cell)
     found = {to: there[key] for key, to in _ALIASES.items() if key in there}
     return {**cell, **found, **there}
 

@@ -38,6 +38,7 @@ STDIN = {
     "keys of processes": [{"stdin": "1 2\n", "stdout": "3\n"}],
     "two names": [{"input": "1 2\n", "output": None, "expected_output": "3\n"}],
     "II-Thought": {"answer": {"test_cases": [PAIR]}, "type": "code_verifiable"},
+    "an answer about them": {"answer": {"a": 1}, "inputs": ["1 2\n"], "outputs": ["3\n"]},
     "an answer that is none": {"answer": "3", "test_cases": [PAIR]},
 }
 
@@ -69,6 +70,11 @@ CALLS = {
         [{"type": "call_based", "fn_name": "f", "input": [1], "output": [3]}],
         None,
         ([1], [[3], 3]),
+    ),
+    "a name beside an answer": (
+        {"fn_name": "f", "answer": {"fn_name": None, "inputs": [[1]], "outputs": [2]}},
+        None,
+        ([1], [2]),
     ),
     "beside what is printed": (
         {"fn_name": "f", "input": [1], "output": 2, "stdin": "3", "stdout": ""},
