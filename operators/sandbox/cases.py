@@ -69,7 +69,13 @@ def cases_of(
     before, name, code = "\n".join(lines), _name_in(_decoded(entry_point)), _checker(checker)
     found, layouts = list[Case](), [_decoded(cell, packed=True) for cell in cells]
     if {"inputs", "outputs"} <= {*fields}:  # Two columns make the tests.
-        layouts = [dict(zip(fields, layouts, strict=True))]
+        there = [pair for pair in zip(fields, layouts, strict=True) if pair[1] is not None]
+        tests = [field for field, _ in there if field not in (*_NAME_KEYS, "metadata")]
+        if len(tests) > 2:
+            raise BadTestsError(
+                f"{', '.join(tests)} in `tests`: beside inputs and outputs are no more"
+            )
+        layouts = [dict(there)]
     for case in (each for layout in layouts for each in _cases(layout, name, before)):
         if style == ("stdin" if isinstance(case, AssertCase) else "assert"):
             raise BadTestsError(f"they are not of style {style}")

@@ -154,6 +154,21 @@ def test_inputs_and_outputs_in_two_columns(way):
         cases_of([["1", "2"], ["3"]], fields=["inputs", "outputs"])
 
 
+@pytest.mark.parametrize(
+    ("cells", "fields"),
+    [
+        ([["1"], ["2"], ["3"], ["4"]], ["inputs", "outputs", "inputs", "outputs"]),
+        ([["1"], ["2"], ["assert f(1)"]], ["inputs", "outputs", "test_list"]),
+    ],
+)
+def test_no_column_is_lost_beside_inputs_and_outputs(cells, fields):
+    with pytest.raises(BadTestsError, match=", ".join(fields)):
+        cases_of(cells, fields=fields)
+    assert cases_of([*cells[:2], *[None] * (len(cells) - 2)], fields=fields) == (
+        StdinCase("1", "2"),
+    )
+
+
 def test_what_is_below_the_guard_of_a_script_is_no_test():
     file = f'{FILE}if __name__ == "__main__":\n    test_a()\n    test_b()\n'
     assert [case.test.splitlines()[-1] for case in cases_of([file])] == ["test_a()", "test_b()"]
