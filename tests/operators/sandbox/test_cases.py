@@ -201,6 +201,11 @@ def test_what_the_program_calls_is_not_patched(test, is_bad):
         cases_of([head + test])
 
 
+def test_a_long_comment_is_read_at_once():
+    """A search that is quadratic in its length takes a minute, and the suite's time."""
+    assert cases_of([f"# {'mock ' * 40_000}\nassert f(1)"])
+
+
 def test_a_file_for_pytest_has_a_test_for_each_function():
     assert [case.test.splitlines()[-1] for case in cases_of([FILE])] == ["test_a()", "test_b()"]
 
