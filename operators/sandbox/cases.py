@@ -69,12 +69,11 @@ def cases_of(
     before, name, code = "\n".join(lines), _name_in(_decoded(entry_point)), _checker(checker)
     found, layouts = list[Case](), [_decoded(cell, packed=True) for cell in cells]
     if {"inputs", "outputs"} <= {*fields}:  # Two columns make the tests.
-        there = [pair for pair in zip(fields, layouts, strict=True) if pair[1] is not None]
+        there = [pair for pair in zip(fields, layouts, strict=True) if pair[1]]
         tests = [field for field, _ in there if field not in (*_NAME_KEYS, "metadata")]
         if len(tests) > 2:
-            raise BadTestsError(
-                f"{', '.join(tests)} in `tests`: beside inputs and outputs are no more"
-            )
+            what = "with inputs and outputs, it names no other tests"
+            raise BadTestsError(f"`tests` names {', '.join(tests)}: {what}")
         layouts = [dict(there)]
     for case in (each for layout in layouts for each in _cases(layout, name, before)):
         if style == ("stdin" if isinstance(case, AssertCase) else "assert"):
