@@ -23,7 +23,11 @@ _PACKED = re.compile(r"\s*e[AFJN][\w+/=\s]+\Z")  # zlib's header in base64
 _AROUND_TEXT = {"PROTO", "FRAME", "MEMOIZE", "STOP"}  # in a pickle
 _NESTED = ("test_cases", "assert_case", "ground_truth", "tests", "test_code", "test", "functional")
 """Keys of a dict whose value are the tests, the rest being about them."""
-_ALIASES = {"stdin": "input", "stdout": "output", "expected_output": "output"}
+_ALIASES = {
+    f"{name}{plural}": f"{to}{plural}"
+    for name, to in (("stdin", "input"), ("stdout", "output"), ("expected_output", "output"))
+    for plural in ("", "s")
+}
 _KNOWN = {*_NESTED, *_ALIASES, "input", "inputs", "output", "outputs"}
 _BY_NAME = re.compile(r"[a-zA-Z_]\w* = [\[\"'].*\Z")  # One line, as LeetCodeDataset has it
 _NAME_KEYS = ("fn_name", "func_name", "entry_point")
@@ -109,8 +113,9 @@ def _in_dict(cell: dict[str, Any], name: str | None, before: str) -> Iterator[Ca
     if isinstance(answer, dict) and _KNOWN & answer.keys():  # II-Thought
         cell = {**cell, **_there(answer)}
     own = _name_in(cell)
-    inputs, outputs = (cell.get(f"{key}s", cell.get(key)) for key in ("input", "output"))
-    layouts = [key for key in (*_NESTED, "inputs") if cell.get(key)]
+    named = _renamed(cell)
+    inputs, outputs = (named.get(f"{key}s", named.get(key)) for key in ("input", "output"))
+    layouts = [key for key in (*_NESTED, "inputs") if named.get(key)]
     if len(layouts) > 1:
         raise BadTestsError(f"it has {' and '.join(layouts)}: name the field of one in `tests`")
     if layouts and layouts != ["inputs"]:

@@ -36,6 +36,7 @@ STDIN = {
     "an empty test beside them": {"test": "", "inputs": ["1 2\n"], "outputs": ["3\n"]},
     "a kind that says nothing": [{**PAIR, "type": "public"}],
     "keys of processes": [{"stdin": "1 2\n", "stdout": "3\n"}],
+    "lists under plurals": {"inputs": ["1 2\n"], "expected_outputs": ["3\n"]},
     "two names": [{"input": "1 2\n", "output": None, "expected_output": "3\n"}],
     "II-Thought": {"answer": {"test_cases": [PAIR]}, "type": "code_verifiable"},
     "an answer about them": {"answer": {"a": 1}, "inputs": ["1 2\n"], "outputs": ["3\n"]},
@@ -169,6 +170,11 @@ def test_no_column_is_lost_beside_inputs_and_outputs(cells, fields):
         assert found == (StdinCase("1", "2"),)
 
 
+def test_lists_under_other_names_are_a_test_for_each_item():
+    found = cases_of([{"stdin": ["1", "2"], "stdout": ["3", "4"]}])
+    assert found == (StdinCase("1", "3"), StdinCase("2", "4"))
+
+
 def test_what_is_below_the_guard_of_a_script_is_no_test():
     file = f'{FILE}if __name__ == "__main__":\n    test_a()\n    test_b()\n'
     assert [case.test.splitlines()[-1] for case in cases_of([file])] == ["test_a()", "test_b()"]
@@ -244,6 +250,7 @@ class Evil:
 CHECK = "def check(candidate):\n    assert candidate(1) == 2\n"
 BAD = {  # With what a message says of it: which test, what was found, and what would be right.
     "length": ({"inputs": ["1", "2"], "outputs": ["1"]}, ["2 inputs", "1 output"]),
+    "lengths under other names": ({"stdin": ["1", "2"], "stdout": ["1"]}, ["2 inputs", "1 output"]),
     "keys": ([PAIR, {"stdin": "1"}], ["test 2", "stdin", "input and output"]),
     "value": ({"inputs": [{"a": 1}], "outputs": ["1"]}, ["{'a': 1}"]),
     "truth": ({"inputs": [True], "outputs": ["1"]}, ["True"]),
