@@ -426,15 +426,28 @@ def judge(setup: str, test: str, program: Callable[[list[Any]], Any]) -> TestOut
     return talk.ended or outcome
 
 
+def _raises(kind: Any, function: Any = None, *given: Any, match: Any = None, **named: Any) -> Any:
+    context = _raising(kind, match)
+    if function is None:
+        return context
+    with context as found:
+        function(*given, **named)
+    return found
+
+
 @contextmanager
-def _raises(kind: Any, *, match: str = "") -> Iterator[SimpleNamespace]:
-    found = SimpleNamespace(value=None)
+def _raising(kind: Any, pattern: Any) -> Iterator[SimpleNamespace]:
+    def match(pattern: Any) -> bool:
+        assert re.search(pattern, str(found.value))
+        return True
+
+    found = SimpleNamespace(type=None, value=None, match=match)
     try:
         yield found
     except kind as error:
-        found.value = error
+        found.type, found.value = type(error), error
     assert found.value is not None
-    assert re.search(match, str(found.value))
+    assert pattern is None or match(pattern)
 
 
 def _approx(right: Any, rel: float = 1e-6, abs: float = 1e-12) -> Any:  # noqa: A002

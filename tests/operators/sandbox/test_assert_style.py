@@ -131,6 +131,24 @@ def test_exceptions_that_a_test_waits_for(verdicts):
     assert verdicts("def f(x): pass", test.format("ValueError")) == ["failed"]
 
 
+WAITED_FOR = {
+    "match of the context": "with pytest.raises(ValueError) as e:\n    f(-1)\nassert e.match('neg')",
+    "type": "with pytest.raises(Exception) as e:\n    f(-1)\nassert e.type is ValueError",
+    "no match": "with pytest.raises((ValueError, KeyError), match=None):\n    f(-1)",
+    "match": "with pytest.raises(ValueError, match='^neg'):\n    f(-1)",
+    "function": "assert pytest.raises(ValueError, f, -1).match('neg')",
+    "named": "pytest.raises(ValueError, f, x=-1)",
+}
+
+
+@pytest.mark.parametrize("test", WAITED_FOR.values(), ids=WAITED_FOR)
+def test_raises_of_pytest(verdicts, test):
+    test = f"import pytest\n{test}"
+    assert verdicts("def f(x): raise ValueError('negative')", test) == ["passed"]
+    assert verdicts("def f(x): return x", test) == ["failed"]
+    assert verdicts("def f(x): raise TypeError('other')", test) != ["passed"]
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
