@@ -8,9 +8,9 @@ two, then what each of them does.
 from __future__ import annotations
 
 import builtins
+import cmath
 import io
 import json
-import math
 import operator
 import os
 import random
@@ -450,12 +450,31 @@ def _raising(kind: Any, pattern: Any) -> Iterator[SimpleNamespace]:
     assert pattern is None or match(pattern)
 
 
-def _approx(right: Any, rel: float = 1e-6, abs: float = 1e-12) -> Any:  # noqa: A002
+_NUMBERS = (int, float, complex, Decimal, Fraction)
+
+
+def _approx(right: Any, rel: Any = None, abs: Any = None, nan_ok: bool = False) -> Any:  # noqa: A002
+    abs_tol = 1e-12 if abs is None else abs
+    rel_tol = rel if rel is not None else 1e-6 if abs is None else 0.0
+
+    def is_near(found: Any, right: Any) -> bool:
+        if isinstance(right, dict):
+            same = isinstance(found, dict) and found.keys() == right.keys()
+            return same and all(is_near(found[key], right[key]) for key in right)
+        if isinstance(right, list | tuple):
+            same = isinstance(found, list | tuple) and len(found) == len(right)
+            return same and all(map(is_near, found, right))
+        if not (isinstance(right, _NUMBERS) and isinstance(found, _NUMBERS)):
+            return bool(found == right)
+        if found != found and right != right:
+            return nan_ok
+        return found == right or cmath.isclose(found, right, rel_tol=rel_tol, abs_tol=abs_tol)
+
     class Approx:
         def __eq__(self, found: Any) -> bool:
-            return math.isclose(found, right, rel_tol=rel, abs_tol=abs)
+            return is_near(found, right)
 
-    return [_approx(each, rel, abs) for each in right] if isinstance(right, list) else Approx()
+    return Approx()
 
 
 def run_test(setup: str, test: str, seconds: float, output: int) -> None:

@@ -149,6 +149,34 @@ def test_raises_of_pytest(verdicts, test):
     assert verdicts("def f(x): raise TypeError('other')", test) != ["passed"]
 
 
+NEAR = {  # What is near, and what is not.
+    "number": ("approx(3)", "3 + 1e-7", "3.1"),
+    "abs alone": ("approx(10**9, abs=1)", "10**9 + 1", "10**9 + 500"),
+    "abs and rel": ("approx(10**9, rel=1e-6, abs=1)", "10**9 + 500", "10**9 + 5000"),
+    "no rel": ("approx(1.0, rel=None)", "1 + 1e-7", "'1'"),
+    "nan": ("approx(float('nan'), nan_ok=True)", "float('nan')", "1"),
+    "nan alone": ("approx(1)", "1", "float('nan')"),
+    "no nan": ("approx(float('nan')) or y is None", "None", "float('nan')"),
+    "none": ("approx(None)", "None", "0"),
+    "text": ("approx('a')", "'a'", "'b'"),
+    "tuple": ("approx((1, 2.5))", "[1, 2.5 + 1e-7]", "(1, 2)"),
+    "list": ("approx([0.3, [1]])", "(0.1 + 0.2, [1])", "[0.3]"),
+    "dict": ("approx({'a': 0.3})", "{'a': 0.1 + 0.2}", "{'b': 0.3}"),
+    "complex": ("approx(1j)", "1j + 1e-7", "1"),
+    "infinity": ("approx(float('inf'))", "float('inf')", "1e300"),
+    "fraction": ("approx(Fraction(1, 3))", "Fraction(1, 3)", "Fraction(1, 2)"),
+    "item": ("[approx(0.3), 1] and y", "[0.1 + 0.2, 1]", "[1, 1]"),
+}
+
+
+@pytest.mark.parametrize(("right", "near", "far"), NEAR.values(), ids=NEAR)
+def test_approx_of_pytest(verdicts, right, near, far):
+    head = "from fractions import Fraction\n"
+    test = f"{head}from pytest import approx\ny = f()\nassert y == {right}"
+    assert verdicts(f"{head}def f(): return {near}", test) == ["passed"]
+    assert verdicts(f"{head}def f(): return {far}", test) == ["failed"]
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
