@@ -8,9 +8,9 @@ two, then what each of them does.
 from __future__ import annotations
 
 import builtins
+import cmath
 import io
 import json
-import math
 import operator
 import os
 import random
@@ -282,7 +282,7 @@ class _Talk:
         self._program, self._stdout = program, sys.stdout
         self._objects = dict[int, _StandIn]()
         self.ended: TestOutcome | None = None
-        self.raised: Exception | None = None
+        self.raised = False  # by the program, what a test may get that needs more than there is
 
     def ask(self, verb: str, *values: Any) -> Any:
         call = [verb, *(encode(value, _item) for value in values)]
@@ -314,8 +314,9 @@ class _Talk:
         if kind == "object":
             item = {"t": kind, "v": int(content)}
             return self._objects.setdefault(int(content), _StandIn(self, item))
-        self.raised = _error(*content)
-        raise self.raised
+        error = _error(*content)
+        self.raised |= isinstance(error, OSError | ImportError)
+        raise error
 
 
 def _error(name: str, message: str) -> Exception:
@@ -420,28 +421,60 @@ def judge(setup: str, test: str, program: Callable[[list[Any]], Any]) -> TestOut
     except SystemExit as end:  # As unittest.main ends.
         outcome = "failed" if end.code else "passed"
     except Exception as error:
-        own = isinstance(error, OSError | ImportError) and error is not talk.raised
-        outcome = "confined" if own else "error"
+        is_confined = isinstance(error, PermissionError | FileNotFoundError | ImportError)
+        outcome = "confined" if is_confined and not talk.raised else "error"
     return talk.ended or outcome
 
 
+def _raises(kind: Any, function: Any = None, *given: Any, match: Any = None, **named: Any) -> Any:
+    context = _raising(kind, match)
+    if function is None:
+        return context
+    with context as found:
+        function(*given, **named)
+    return found
+
+
 @contextmanager
-def _raises(kind: Any, *, match: str = "") -> Iterator[SimpleNamespace]:
-    found = SimpleNamespace(value=None)
+def _raising(kind: Any, pattern: Any) -> Iterator[SimpleNamespace]:
+    def match(pattern: Any) -> bool:
+        assert re.search(pattern, str(found.value))
+        return True
+
+    found = SimpleNamespace(type=None, value=None, match=match)
     try:
         yield found
     except kind as error:
-        found.value = error
+        found.type, found.value = type(error), error
     assert found.value is not None
-    assert re.search(match, str(found.value))
+    assert pattern is None or match(pattern)
 
 
-def _approx(right: Any, rel: float = 1e-6, abs: float = 1e-12) -> Any:  # noqa: A002
+_NUMBERS = (int, float, complex, Decimal, Fraction)
+
+
+def _approx(right: Any, rel: Any = None, abs: Any = None, nan_ok: bool = False) -> Any:  # noqa: A002
+    abs_tol = 1e-12 if abs is None else abs
+    rel_tol = rel if rel is not None else 1e-6 if abs is None else 0.0
+
+    def is_near(found: Any, right: Any) -> bool:
+        if isinstance(right, dict):
+            same = isinstance(found, dict) and found.keys() == right.keys()
+            return same and all(is_near(found[key], right[key]) for key in right)
+        if isinstance(right, list | tuple):
+            same = isinstance(found, list | tuple) and len(found) == len(right)
+            return same and all(map(is_near, found, right))
+        if not (isinstance(right, _NUMBERS) and isinstance(found, _NUMBERS)):
+            return bool(found == right)
+        if found != found and right != right:
+            return nan_ok
+        return found == right or cmath.isclose(found, right, rel_tol=rel_tol, abs_tol=abs_tol)
+
     class Approx:
         def __eq__(self, found: Any) -> bool:
-            return math.isclose(found, right, rel_tol=rel, abs_tol=abs)
+            return is_near(found, right)
 
-    return [_approx(each, rel, abs) for each in right] if isinstance(right, list) else Approx()
+    return Approx()
 
 
 def run_test(setup: str, test: str, seconds: float, output: int) -> None:

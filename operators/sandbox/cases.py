@@ -23,7 +23,12 @@ _PACKED = re.compile(r"\s*e[AFJN][\w+/=\s]+\Z")  # zlib's header in base64
 _AROUND_TEXT = {"PROTO", "FRAME", "MEMOIZE", "STOP"}  # in a pickle
 _NESTED = ("test_cases", "assert_case", "ground_truth", "tests", "test_code", "test", "functional")
 """Keys of a dict whose value are the tests, the rest being about them."""
-_ALIASES = {"stdin": "input", "stdout": "output", "expected_output": "output"}
+_ALIASES = {
+    f"{name}{plural}": f"{to}{plural}"
+    for name, to in (("stdin", "input"), ("stdout", "output"), ("expected_output", "output"))
+    for plural in ("", "s")
+}
+_KNOWN = {*_NESTED, *_ALIASES, "input", "inputs", "output", "outputs"}
 _BY_NAME = re.compile(r"[a-zA-Z_]\w* = [\[\"'].*\Z")  # One line, as LeetCodeDataset has it
 _NAME_KEYS = ("fn_name", "func_name", "entry_point")
 _NAME = re.compile(r"(?:Solution\(\)\.)?[^\W\d]\w*\Z")
@@ -68,7 +73,12 @@ def cases_of(
     before, name, code = "\n".join(lines), _name_in(_decoded(entry_point)), _checker(checker)
     found, layouts = list[Case](), [_decoded(cell, packed=True) for cell in cells]
     if {"inputs", "outputs"} <= {*fields}:  # Two columns make the tests.
-        layouts = [dict(zip(fields, layouts, strict=True))]
+        there = [pair for pair in zip(fields, layouts, strict=True) if pair[1]]
+        tests = [field for field, _ in there if field not in (*_NAME_KEYS, "metadata")]
+        if len(tests) > 2:
+            what = "with inputs and outputs, it names no other tests"
+            raise BadTestsError(f"`tests` names {', '.join(tests)}: {what}")
+        layouts = [dict(there)]
     for case in (each for layout in layouts for each in _cases(layout, name, before)):
         if style == ("stdin" if isinstance(case, AssertCase) else "assert"):
             raise BadTestsError(f"they are not of style {style}")
@@ -83,8 +93,7 @@ def cases_of(
 
 def _cases(cell: Any, name: str | None, before: str) -> Iterator[Case]:
     if isinstance(cell, dict):
-        there = {key: value for key, value in cell.items() if value is not None}
-        yield from _in_dict(there, name, before)
+        yield from _in_dict(_there(cell), name, before)
     elif isinstance(cell, list):
         for number, test in enumerate(map(_decoded, cell), 1):
             try:
@@ -100,11 +109,13 @@ def _cases(cell: Any, name: str | None, before: str) -> Iterator[Case]:
 
 def _in_dict(cell: dict[str, Any], name: str | None, before: str) -> Iterator[Case]:
     """Tests beside what is about them, lists of inputs and of outputs, or one test."""
-    if isinstance(answer := _decoded(cell.get("answer")), dict):  # II-Thought
-        cell = answer
+    answer = _decoded(cell.get("answer"))
+    if isinstance(answer, dict) and _KNOWN & answer.keys():  # II-Thought
+        cell = {**cell, **_there(answer)}
     own = _name_in(cell)
-    inputs, outputs = (cell.get(f"{key}s", cell.get(key)) for key in ("input", "output"))
-    layouts = [key for key in (*_NESTED, "inputs") if cell.get(key)]
+    named = _renamed(cell)
+    inputs, outputs = (named.get(f"{key}s", named.get(key)) for key in ("input", "output"))
+    layouts = [key for key in (*_NESTED, "inputs") if named.get(key)]
     if len(layouts) > 1:
         raise BadTestsError(f"it has {' and '.join(layouts)}: name the field of one in `tests`")
     if layouts and layouts != ["inputs"]:
@@ -122,11 +133,10 @@ def _in_dict(cell: dict[str, Any], name: str | None, before: str) -> Iterator[Ca
 
 
 def _pair(test: dict[str, Any], name: str | None) -> Case:
-    own = {to: test[key] for key, to in _ALIASES.items() if test.get(key) is not None}
-    if not {"input", "output"} <= {*test, *own}:
+    renamed, name = _renamed(test), _name_in(test) or name
+    if not {"input", "output"} <= renamed.keys():
         raise BadTestsError(f"it has {', '.join(test) or 'nothing'}, not input and output")
-    test, name = {**test, **own}, _name_in(test) or name
-    given, expected = test["input"], test["output"]
+    given, expected = renamed["input"], renamed["output"]
     kind = str(test.get("testtype") or test.get("type") or "")
     if not kind and isinstance(given, str) and _BY_NAME.match(given):
         right = "name the column `test` in `tests` for LeetCodeDataset, its imports in `prefix`"
@@ -141,6 +151,17 @@ def _pair(test: dict[str, Any], name: str | None) -> Case:
     # A result may be in a list of its own, as TACO has it.
     is_wrapped = isinstance(expected, list) and len(expected) == 1
     return _call(name, given, [expected, *expected] if is_wrapped else [expected])
+
+
+def _there(cell: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in cell.items() if value is not None}
+
+
+def _renamed(cell: dict[str, Any]) -> dict[str, Any]:
+    """A cell with `input` and `output` from their other names, where they are not there."""
+    there = _there(cell)
+    found = {to: there[key] for key, to in _ALIASES.items() if key in there}
+    return {**cell, **found, **there}
 
 
 def _name_in(about: Any) -> str | None:
@@ -159,7 +180,8 @@ def _name_in(about: Any) -> str | None:
 _RUN_BY_PYTEST = re.compile(r"test|(setup_(method|class|module|function)|setUp(Class|Module))\Z")
 _WAITED_FOR = re.compile(r"\b(?:pytest\.raises|assertRaises(?:Regex)?)\(\s*([\w.]+)")
 _OF_PYTEST = re.compile(r"\bpytest\.(?!raises\b|approx\b|main\b)\w[\w.]*")
-_PATCHES = re.compile(r"\bmock\b[\s\S]*\bpatch(?:\.\w+)?\((?!\s*.sys\.stdout)")
+_MOCK = re.compile(r"\bmock\b")
+_PATCH = re.compile(r"\bpatch(?:\.\w+)?\((?!\s*.sys\.stdout)")
 _CALL = """
 import json, re, solution
 arguments = json.loads({arguments!r})
@@ -203,7 +225,8 @@ def _python(text: str, name: str | None, before: str) -> Iterator[AssertCase]:
             raise BadTestsError("they define check, and no `entry_point` says what it is given")
         calls = [f"check({name})"]
     run = {call.partition("(")[0] for call in calls}
-    if body and not _asserts([*_statements(before), *body], run):
+    is_run = body and _asserts([*_statements(before), *body], run)
+    if not is_run and python_of(text).body:
         raise BadTestsError(f"{shown(text)} asserts nothing that is run")
     tests = [f"{text}\n\n{call}\n" for call in calls] or ([text] if body else [])
     has_imports = str(name).startswith("Solution()")
@@ -263,7 +286,7 @@ def _statements(text: str) -> list[ast.stmt]:
     tree = python_of(text)
     if found := _OF_PYTEST.search(text):
         raise BadTestsError(f"they use {found[0]}; of pytest there are raises and approx alone")
-    if _PATCHES.search(text):
+    if (mock := _MOCK.search(text)) and _PATCH.search(text, mock.end()):
         raise BadTestsError("they patch what the program calls, which runs in its own process")
     for kind in _WAITED_FOR.findall(text):
         if not hasattr(builtins, kind):  # It has not come as itself out of the program's process.
@@ -289,14 +312,19 @@ def _checker(code: Any) -> str:
 
 def _calls_of_tests(body: list[ast.stmt], called: set[str]) -> Iterator[str]:
     """How the tests are called that pytest finds in a file, but for helpers that it calls."""
-    unit_tests = {"TestCase"}
+    unit_tests, members = {"TestCase"}, dict[str, dict[str, ast.stmt]]()
     for each in body:
         of = each if isinstance(each, ast.ClassDef) else None
-        if of and unit_tests & {ast.unparse(base).rpartition(".")[2] for base in of.bases}:
-            unit_tests.add(of.name)
-        elif of and not of.name.startswith("Test"):
-            continue
-        for test in of.body if of else [each]:
+        if of:
+            bases = [ast.unparse(base).rpartition(".")[2] for base in of.bases]
+            inherited = [members.get(base, {}) for base in reversed(bases)]
+            own = {getattr(member, "name", ""): member for member in of.body}
+            members[of.name] = dict(chain.from_iterable(map(dict.items, [*inherited, own])))
+            if unit_tests & {*bases}:
+                unit_tests.add(of.name)
+            elif not of.name.startswith("Test"):
+                continue
+        for test in members[of.name].values() if of else [each]:
             if not isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef) or test.name in called:
                 continue
             if not _RUN_BY_PYTEST.match(test.name):

@@ -131,6 +131,52 @@ def test_exceptions_that_a_test_waits_for(verdicts):
     assert verdicts("def f(x): pass", test.format("ValueError")) == ["failed"]
 
 
+WAITED_FOR = {
+    "match of the context": "with pytest.raises(ValueError) as e:\n    f(-1)\nassert e.match('neg')",
+    "type": "with pytest.raises(Exception) as e:\n    f(-1)\nassert e.type is ValueError",
+    "no match": "with pytest.raises((ValueError, KeyError), match=None):\n    f(-1)",
+    "match": "with pytest.raises(ValueError, match='^neg'):\n    f(-1)",
+    "function": "assert pytest.raises(ValueError, f, -1).match('neg')",
+    "named": "pytest.raises(ValueError, f, x=-1)",
+}
+
+
+@pytest.mark.parametrize("test", WAITED_FOR.values(), ids=WAITED_FOR)
+def test_raises_of_pytest(verdicts, test):
+    test = f"import pytest\n{test}"
+    assert verdicts("def f(x): raise ValueError('negative')", test) == ["passed"]
+    assert verdicts("def f(x): return x", test) == ["failed"]
+    assert verdicts("def f(x): raise TypeError('other')", test) != ["passed"]
+
+
+NEAR = {  # What is near, and what is not.
+    "number": ("approx(3)", "3 + 1e-7", "3.1"),
+    "abs alone": ("approx(10**9, abs=1)", "10**9 + 1", "10**9 + 500"),
+    "abs and rel": ("approx(10**9, rel=1e-6, abs=1)", "10**9 + 500", "10**9 + 5000"),
+    "no rel": ("approx(1.0, rel=None)", "1 + 1e-7", "'1'"),
+    "nan": ("approx(float('nan'), nan_ok=True)", "float('nan')", "1"),
+    "nan alone": ("approx(1)", "1", "float('nan')"),
+    "no nan": ("approx(float('nan')) or y is None", "None", "float('nan')"),
+    "none": ("approx(None)", "None", "0"),
+    "text": ("approx('a')", "'a'", "'b'"),
+    "tuple": ("approx((1, 2.5))", "[1, 2.5 + 1e-7]", "(1, 2)"),
+    "list": ("approx([0.3, [1]])", "(0.1 + 0.2, [1])", "[0.3]"),
+    "dict": ("approx({'a': 0.3})", "{'a': 0.1 + 0.2}", "{'b': 0.3}"),
+    "complex": ("approx(1j)", "1j + 1e-7", "1"),
+    "infinity": ("approx(float('inf'))", "float('inf')", "1e300"),
+    "fraction": ("approx(Fraction(1, 3))", "Fraction(1, 3)", "Fraction(1, 2)"),
+    "item": ("[approx(0.3), 1] and y", "[0.1 + 0.2, 1]", "[1, 1]"),
+}
+
+
+@pytest.mark.parametrize(("right", "near", "far"), NEAR.values(), ids=NEAR)
+def test_approx_of_pytest(verdicts, right, near, far):
+    head = "from fractions import Fraction\n"
+    test = f"{head}from pytest import approx\ny = f()\nassert y == {right}"
+    assert verdicts(f"{head}def f(): return {near}", test) == ["passed"]
+    assert verdicts(f"{head}def f(): return {far}", test) == ["failed"]
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
@@ -224,6 +270,29 @@ def test_a_test_that_needs_more_than_the_program_is_bad(verdicts, own):
     assert verdicts("def f(x): raise OSError('mine')", test) == ["error"]
     assert verdicts("def f(x): return open('/etc/hostname')", test) == ["error"]
     assert verdicts("def f(x): return 8", test) == ["failed"]
+
+
+MADE_BY_THE_PROGRAM = {  # Exceptions in the test's own code, and no need of its own.
+    "decompress": (
+        "import bz2\nassert bz2.decompress(f(b'abc')) == b'abc'", "def f(x): return b'no'"
+    ),
+    "address": ("import socket\nassert socket.inet_aton(f(1))", "def f(x): return 'no'"),
+    "time": ("import time\nassert time.localtime(f(1))", "def f(x): return 1 << 62"),
+    "raised later": (
+        "errors = []\nfor x in 1, 2:\n    try:\n        f(x)\n    except Exception as e:\n"
+        "        errors.append(e)\nif errors: raise errors[0]",
+        "def f(x): raise PermissionError",
+    ),
+    "raised anew": (
+        "try:\n    f(1)\nexcept Exception as e:\n    raise type(e)('why') from e",
+        "def f(x): raise FileNotFoundError",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("test", "code"), MADE_BY_THE_PROGRAM.values(), ids=MADE_BY_THE_PROGRAM)
+def test_a_program_does_not_make_its_test_bad(verdicts, test, code):
+    assert verdicts(code, test) == ["error"]
 
 
 def test_a_test_that_closes_its_output_cannot_be_run():

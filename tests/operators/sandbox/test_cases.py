@@ -36,8 +36,10 @@ STDIN = {
     "an empty test beside them": {"test": "", "inputs": ["1 2\n"], "outputs": ["3\n"]},
     "a kind that says nothing": [{**PAIR, "type": "public"}],
     "keys of processes": [{"stdin": "1 2\n", "stdout": "3\n"}],
+    "lists under plurals": {"inputs": ["1 2\n"], "expected_outputs": ["3\n"]},
     "two names": [{"input": "1 2\n", "output": None, "expected_output": "3\n"}],
     "II-Thought": {"answer": {"test_cases": [PAIR]}, "type": "code_verifiable"},
+    "an answer about them": {"answer": {"a": 1}, "inputs": ["1 2\n"], "outputs": ["3\n"]},
     "an answer that is none": {"answer": "3", "test_cases": [PAIR]},
 }
 
@@ -69,6 +71,16 @@ CALLS = {
         [{"type": "call_based", "fn_name": "f", "input": [1], "output": [3]}],
         None,
         ([1], [[3], 3]),
+    ),
+    "a name beside an answer": (
+        {"fn_name": "f", "answer": {"fn_name": None, "inputs": [[1]], "outputs": [2]}},
+        None,
+        ([1], [2]),
+    ),
+    "beside what is printed": (
+        {"fn_name": "f", "input": [1], "output": 2, "stdin": "3", "stdout": ""},
+        None,
+        ([1], [2]),
     ),
     "no kind": ([{"input": "[1, 2]\n3", "output": "4"}], "f", ([[1, 2], 3], [4])),
     "DeepCoder": (
@@ -143,6 +155,26 @@ def test_inputs_and_outputs_in_two_columns(way):
         cases_of([["1", "2"], ["3"]], fields=["inputs", "outputs"])
 
 
+@pytest.mark.parametrize(
+    ("cells", "fields"),
+    [
+        ([["1"], ["2"], ["3"], ["4"]], ["inputs", "outputs", "inputs", "outputs"]),
+        ([["1"], ["2"], ["assert f(1)"]], ["inputs", "outputs", "test_list"]),
+    ],
+)
+def test_no_column_is_lost_beside_inputs_and_outputs(cells, fields):
+    with pytest.raises(BadTestsError, match=", ".join(fields)):
+        cases_of(cells, fields=fields)
+    for none in None, []:
+        found = cases_of([*cells[:2], *[none] * (len(cells) - 2)], fields=fields)
+        assert found == (StdinCase("1", "2"),)
+
+
+def test_lists_under_other_names_are_a_test_for_each_item():
+    found = cases_of([{"stdin": ["1", "2"], "stdout": ["3", "4"]}])
+    assert found == (StdinCase("1", "3"), StdinCase("2", "4"))
+
+
 def test_what_is_below_the_guard_of_a_script_is_no_test():
     file = f'{FILE}if __name__ == "__main__":\n    test_a()\n    test_b()\n'
     assert [case.test.splitlines()[-1] for case in cases_of([file])] == ["test_a()", "test_b()"]
@@ -175,6 +207,11 @@ def test_what_the_program_calls_is_not_patched(test, is_bad):
         cases_of([head + test])
 
 
+def test_a_long_comment_is_read_at_once():
+    """A search that is quadratic in its length takes a minute, and the suite's time."""
+    assert cases_of([f"# {'mock ' * 40_000}\nassert f(1)"])
+
+
 def test_a_file_for_pytest_has_a_test_for_each_function():
     assert [case.test.splitlines()[-1] for case in cases_of([FILE])] == ["test_a()", "test_b()"]
 
@@ -199,7 +236,7 @@ def test_numbers_and_lists_of_lines_are_text(value, text):
 
 
 @pytest.mark.parametrize(
-    "cell", [None, "", " ", [], {}, {"inputs": [], "outputs": []}, {"test_cases": []}]
+    "cell", [None, "", " ", "# none", [], {}, {"inputs": [], "outputs": []}, {"test_cases": []}]
 )
 def test_none(cell):
     assert cases_of([cell]) == ()
@@ -213,6 +250,7 @@ class Evil:
 CHECK = "def check(candidate):\n    assert candidate(1) == 2\n"
 BAD = {  # With what a message says of it: which test, what was found, and what would be right.
     "length": ({"inputs": ["1", "2"], "outputs": ["1"]}, ["2 inputs", "1 output"]),
+    "lengths under other names": ({"stdin": ["1", "2"], "stdout": ["1"]}, ["2 inputs", "1 output"]),
     "keys": ([PAIR, {"stdin": "1"}], ["test 2", "stdin", "input and output"]),
     "value": ({"inputs": [{"a": 1}], "outputs": ["1"]}, ["{'a': 1}"]),
     "truth": ({"inputs": [True], "outputs": ["1"]}, ["True"]),
@@ -228,6 +266,9 @@ BAD = {  # With what a message says of it: which test, what was found, and what 
     "no call": ("not json", ["'not json'"]),
     "no assertion": (["print(f(1))"], ["test 1", "'print(f(1))'"]),
     "none that is run": (["def run():\n    assert f(1)\nprint(f(0))"], ["test 1", "nothing"]),
+    "none but below the guard": (
+        "if __name__ == '__main__':\n    assert f(1) == 2", ["__main__", "nothing that is run"]
+    ),
     "numpy": ("import numpy as np\nassert np.isclose(f(1), 2)", ["numpy"]),
     "pytest": (
         "import pytest\n@pytest.mark.parametrize('x', [1])\ndef test_a(x):\n    assert f(x)",
@@ -308,9 +349,18 @@ class Base(unittest.TestCase):
     def setUp(self): self.x = 1
 class Case(Base):
     def test_c(self): self.assertEqual(f(self.x), 2)
+class Shared:
+    def test_d(self): assert f(4)
+    def test_e(self): assert f(5)
+class TestB(Shared):
+    def test_e(self): assert f(6)
+class Both(Shared, Base):
+    def test_f(self): assert f(7)
 """
     calls = [case.test.splitlines()[-1] for case in cases_of([text])]
-    assert calls == ["TestA().test_b()", "Case('test_c').debug()"]
+    both = [f"Both('test_{letter}').debug()" for letter in "def"]
+    own = ["TestA().test_b()", "Case('test_c').debug()"]
+    assert calls == [*own, "TestB().test_d()", "TestB().test_e()", *both]
 
 
 def test_a_bomb_is_not_unpacked(monkeypatch):
