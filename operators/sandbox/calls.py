@@ -282,7 +282,7 @@ class _Talk:
         self._program, self._stdout = program, sys.stdout
         self._objects = dict[int, _StandIn]()
         self.ended: TestOutcome | None = None
-        self.raised = False  # by the program, what a test may get that needs more than there is
+        self.raised = False  # what a test may raise again, as if its own code were confined
 
     def ask(self, verb: str, *values: Any) -> Any:
         call = [verb, *(encode(value, _item) for value in values)]
