@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from dataset_files import dataset_files
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import DataError
@@ -353,6 +353,7 @@ def test_damaged_offsets_of_an_arrow_file_do_not_end_the_process(dataset, tmp_pa
 @pytest.mark.parametrize("kind", ["arrow", "stream.arrow", "parquet"])
 @QUICK
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+@example(place=0.16015625, bit=7)  # Of Parquet, in a text.
 def test_a_file_with_a_flipped_bit_is_read_or_named(dataset, tmp_path, kind, place, bit):
     words = pa.array(["p", "q", "r"]).dictionary_encode()
     table = pa.table({"a": [[[1, 2], [3]], [[4]], [[]]], "s": words})
