@@ -53,9 +53,8 @@ class RejuiceError(Exception):
     def __str__(self) -> str:
         line = "; ".join(part for part in (self.found, self.right) if part)
         whole = f"{self.where}: {line}" if self.where else line
-        return _LONG_NAME.sub(
-            r"\1...", _LINE_BREAKS.sub(" ", whole)
-        )  # Names of files and columns may have some.
+        # Names of files and columns may have line breaks, and be long.
+        return _LONG_NAME.sub(r"\1...", _LINE_BREAKS.sub(" ", whole))
 
     def at(self, where: str) -> RejuiceError:
         """The same error, with `where` put in front of its own location."""

@@ -44,15 +44,11 @@ _OF_TOKENS = ("response_token_ids", "response_logprobs")
 
 def _lists(name: str, texts: pa.Array) -> pa.Array:
     """The lists that texts are; a text that is none is the only item of its own."""
-    given = [text or None for text in texts.to_pylist()]
+    given = texts.to_pylist()
     lists = [list_in(text) if text else None for text in given]
+    pairs = zip(given, lists, strict=True)
     try:
-        found = pa.array(
-            [
-                text and (listed if listed is not None else [text])
-                for text, listed in zip(given, lists, strict=True)
-            ]
-        )
+        found = pa.array([[text] if text and items is None else items for text, items in pairs])
     except pa.ArrowException as error:
         wrong = f"the lists in column '{name}' have items of several types ({error})"
         raise DataError(wrong, "leave out lists_as_text") from None
@@ -299,10 +295,10 @@ class RecordedRolloutMapper(Operator):
         uneven_N = (sizes_N != wanted_N) & ~absent_N
         if uneven_N.any() and self.parallel[other] not in self._rewards():
             row = int(np.flatnonzero(uneven_N)[0])
-            shown = repr(lists[row].as_py())[:60]
+            excerpt = repr(lists[row].as_py())[:60]
             found = f"column '{other}' has {sizes_N[row]} items for {wanted_N[row]} responses"
             right = "give one for each response, or null"
-            raise DataError(f"{found} in column '{name}': {shown}", right)
+            raise DataError(f"{found} in column '{name}': {excerpt}", right)
         # The first item of each row; of a null list there is none.
         starts_N = np.cumsum(sizes_N) - sizes_N
         parents = np.asarray(rows, np.int64)
